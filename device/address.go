@@ -44,8 +44,7 @@ func (a Address) String() string {
 	return fmt.Sprintf("%04x:%02x:%02x.%x", a.Domain, a.Bus, a.Slot, a.Function)
 }
 
-// parseHex reads hexadecimal digits and refuses a value above limit. A sign or
-// an underscore, which strconv might let pass, is not a digit.
+// parseHex reads hexadecimal digits and refuses a value above limit.
 func parseHex(s string, limit uint64) (uint64, bool) {
 	v, err := strconv.ParseUint(s, 16, 16)
 	return v, err == nil && v <= limit

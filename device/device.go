@@ -82,8 +82,8 @@ func (c Config) OpenPCI(addr string, supports func(*Info) error) (*Device, error
 		}
 	}
 	if refused != nil {
-		return nil, fmt.Errorf("open device %s: it does not support what is asked: %w: %w",
-			want, refused, core.ErrNotFound)
+		return nil, fmt.Errorf("open device %s: %w: the one there does not support what is asked: %w",
+			want, core.ErrNotFound, refused)
 	}
 	return nil, fmt.Errorf("open device %s: the devices are %s: %w", want, names(infos), core.ErrNotFound)
 }
@@ -105,11 +105,11 @@ func (d *Device) Info() *Info { return d.info }
 
 // Close undoes one Open. The last Close is refused with ErrInUse while a map,
 // a context or an open representor holds the device: the device stays open,
-// and Close can be called again. A Close too many, or on nil, is ErrBadState
-// or ErrInvalidValue.
+// and Close can be called again. A Close too many is ErrBadState; a nil or zero
+// Device is ErrInvalidValue.
 func (d *Device) Close() error {
-	if d == nil {
-		return fmt.Errorf("close device: it is nil: %w", core.ErrInvalidValue)
+	if d.none() {
+		return fmt.Errorf("close device: it was never opened: %w", core.ErrInvalidValue)
 	}
 	open.mu.Lock()
 	defer open.mu.Unlock()
@@ -125,10 +125,11 @@ func (d *Device) Close() error {
 
 // Hold keeps the device open until Drop. It is for libraries: whatever uses
 // the device after the call that was given it, such as a map or a context,
-// holds it. A closed device is ErrBadState, and nil is ErrInvalidValue.
+// holds it. A closed device is ErrBadState; a nil or zero Device is
+// ErrInvalidValue.
 func (d *Device) Hold() error {
-	if d == nil {
-		return fmt.Errorf("use device: it is nil: %w", core.ErrInvalidValue)
+	if d.none() {
+		return fmt.Errorf("use device: it was never opened: %w", core.ErrInvalidValue)
 	}
 	open.mu.Lock()
 	defer open.mu.Unlock()
@@ -140,10 +141,13 @@ func (d *Device) Hold() error {
 
 // Drop undoes one Hold. A Drop without one does nothing.
 func (d *Device) Drop() {
-	if d == nil {
+	if d.none() {
 		return
 	}
 	open.mu.Lock()
 	defer open.mu.Unlock()
 	d.use.drop()
 }
+
+// none reports whether d is no device at all, rather than a closed one.
+func (d *Device) none() bool { return d == nil || d.info == nil }

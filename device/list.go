@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -171,8 +172,8 @@ func virtualFunction(prefix string, bus, f uint8) *Info {
 // of a million bits per second. Elsewhere, and where there is no such file or
 // no speed in it, the answer is 0: not known.
 func linkRate(iface string) uint64 {
-	if iface == "" || strings.ContainsAny(iface, "/.") {
-		return 0 // not the name of one entry of the folder
+	if !filepath.IsLocal(iface) {
+		return 0 // no interface is called that
 	}
 	b, err := os.ReadFile("/sys/class/net/" + iface + "/speed")
 	if err != nil {

@@ -56,8 +56,8 @@ func (r *RepInfo) Iface() string { return r.iface }
 // ErrInvalidValue, as does a filter with unknown bits. A closed device is
 // ErrBadState.
 func (d *Device) Representors(f Filter) ([]*RepInfo, error) {
-	if d == nil {
-		return nil, fmt.Errorf("list representors: the device is nil: %w", core.ErrInvalidValue)
+	if d.none() {
+		return nil, fmt.Errorf("list representors: the device was never opened: %w", core.ErrInvalidValue)
 	}
 	if unknown := f &^ (FilterNet | FilterEmulated); unknown != 0 {
 		return nil, fmt.Errorf("list representors of %s: filter bits %#x are unknown: %w",
@@ -91,8 +91,8 @@ type Representor struct {
 // else ErrInvalidValue. A closed device is ErrBadState. Each call needs a
 // Close.
 func (d *Device) OpenRepresentor(r *RepInfo) (*Representor, error) {
-	if d == nil || r == nil {
-		return nil, fmt.Errorf("open representor: the device or the RepInfo is nil: %w", core.ErrInvalidValue)
+	if d.none() || r == nil {
+		return nil, fmt.Errorf("open representor: the device was never opened, or the RepInfo is nil: %w", core.ErrInvalidValue)
 	}
 	if d.info.rep == nil || *d.info.rep != *r {
 		return nil, fmt.Errorf("open representor %s: it is not one of %s: %w",
@@ -121,8 +121,8 @@ func (r *Representor) Device() *Device { return r.dev }
 // Close undoes one OpenRepresentor, with the rules and the errors of
 // [Device.Close].
 func (r *Representor) Close() error {
-	if r == nil {
-		return fmt.Errorf("close representor: it is nil: %w", core.ErrInvalidValue)
+	if r.none() {
+		return fmt.Errorf("close representor: it was never opened: %w", core.ErrInvalidValue)
 	}
 	open.mu.Lock()
 	defer open.mu.Unlock()
@@ -140,8 +140,8 @@ func (r *Representor) Close() error {
 // Hold keeps the representor open until Drop, for the libraries that use it:
 // see [Device.Hold].
 func (r *Representor) Hold() error {
-	if r == nil {
-		return fmt.Errorf("use representor: it is nil: %w", core.ErrInvalidValue)
+	if r.none() {
+		return fmt.Errorf("use representor: it was never opened: %w", core.ErrInvalidValue)
 	}
 	open.mu.Lock()
 	defer open.mu.Unlock()
@@ -153,10 +153,13 @@ func (r *Representor) Hold() error {
 
 // Drop undoes one Hold. A Drop without one does nothing.
 func (r *Representor) Drop() {
-	if r == nil {
+	if r.none() {
 		return
 	}
 	open.mu.Lock()
 	defer open.mu.Unlock()
 	r.use.drop()
 }
+
+// none reports whether r is no representor at all, rather than a closed one.
+func (r *Representor) none() bool { return r == nil || r.info == nil }
