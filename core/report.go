@@ -1,0 +1,88 @@
+package core
+
+// This file is the face of a context to its backend.
+
+// Started ends an asynchronous start: the context is running. Called from
+// Poll.
+func (c *Context) Started() {
+	if c.state == Starting {
+		c.become(Running)
+	}
+}
+
+// Stopped ends what Stop answered ErrInProgress for; in a context that was
+// starting it says that the start failed. Called from Poll; the context is
+// idle when its tasks are in their pools.
+func (c *Context) Stopped() {
+	c.waiting = false
+	if c.state == Starting {
+		c.become(Stopping)
+	}
+}
+
+// Complete ends a task with status s. Called from Poll, for at most one task a
+// call: the callback runs now, or, for a report that may wait, later.
+func (c *Context) Complete(t *Task, s Status) {
+	t.status = s
+	t.endSpan()
+	if t.flags&SubmitOptimizeReports != 0 && s == Success && c.state == Running {
+		c.parked.push(t)
+		return
+	}
+	if c.parked.first != nil {
+		c.parked.push(t)
+		c.ready.take(&c.parked)
+		t = c.ready.pop()
+	}
+	c.deliver(t)
+}
+
+// deliver gives a task back to the application. The task counts as in flight
+// until the callback has returned.
+func (c *Context) deliver(t *Task) {
+	e := c.engine
+	t.phase = owned
+	e.calling = true
+	t.class.complete(t)
+	e.calling = false
+	c.inflight--
+	if t.doomed && t.phase == owned {
+		t.release()
+	}
+	if w := e.watchdog; w != nil {
+		w.work.Add(-1)
+	}
+	if len(e.pending) > 0 {
+		e.reportPending()
+	}
+}
+
+// Fault moves a running context to Stopping because a task failed. Called from
+// Poll, after Complete.
+func (c *Context) Fault() {
+	if c.state == Running || c.state == Starting {
+		_ = c.halt() // a backend that cannot even stop has nothing to flush
+	}
+}
+
+// Notify says that Poll would do something. It may be called from any
+// goroutine, costs one load while nobody waits, and never blocks.
+func (c *Context) Notify() {
+	e := c.engine
+	if e.wanted.Load() == disarmed {
+		return
+	}
+	c.event.Store(true)
+	e.fire()
+}
+
+// Warn reports through the watchdog of the engine, if there is one.
+func (c *Context) Warn(msg string, args ...any) {
+	if w := c.engine.watchdog; w != nil {
+		w.log.Warn(msg, append([]any{"context", c.label}, args...)...)
+	}
+}
+
+// Watched reports whether Warn has a reader, so that a backend can spare the
+// search for something to warn of.
+func (c *Context) Watched() bool { return c.engine.watchdog != nil }

@@ -1,0 +1,14 @@
+package notify
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Nap holds the calling thread for about d. It goes to the kernel directly:
+// Go's timers are late by up to a millisecond when they are shorter than one.
+func Nap(d time.Duration) {
+	ts := unix.NsecToTimespec(int64(d))
+	_ = unix.Nanosleep(&ts, nil) // an early end by a signal is as good
+}
