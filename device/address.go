@@ -12,10 +12,10 @@ import (
 // The addresses of software devices are made up, but stable: see [Config].
 // It is comparable, and the zero value is 0000:00:00.0.
 type Address struct {
-	Domain   uint16
-	Bus      uint8
-	Slot     uint8 // 0 to 31
-	Function uint8 // 0 to 7
+	Domain   uint16 // 0 to 0xffff; the short form of the text leaves 0 out
+	Bus      uint8  // 0 to 0xff
+	Slot     uint8  // 0 to 31
+	Function uint8  // 0 to 7
 }
 
 // ParseAddress reads "DDDD:BB:DD.F", or "BB:DD.F" for domain 0000. All digits
