@@ -1,0 +1,49 @@
+// Package allocs guards verbs that must not allocate.
+package allocs
+
+import (
+	"runtime"
+	"testing"
+)
+
+const (
+	tries = 5
+	runs  = 1000
+)
+
+// None fails the test if f allocates. It warms f up, then takes the best of
+// five times a thousand runs: the counter belongs to the whole process, and a
+// stray goroutine can only add to it. Not one allocation in a thousand runs is
+// allowed in the best try.
+//
+// Under the race detector, which allocates on its own, it skips the test.
+func None(t testing.TB, f func()) {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("allocations are not counted under the race detector")
+	}
+	for range runs {
+		f()
+	}
+	best := count(f)
+	for range tries - 1 {
+		if best == 0 {
+			return
+		}
+		best = min(best, count(f))
+	}
+	if best > 0 {
+		t.Errorf("got %d allocations in %d runs, want 0", best, runs)
+	}
+}
+
+// count returns how many allocations the process made during a thousand runs.
+func count(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range runs {
+		f()
+	}
+	runtime.ReadMemStats(&after)
+	return after.Mallocs - before.Mallocs
+}
