@@ -182,3 +182,22 @@ func TestContextsTakeTurns(t *testing.T) {
 		t.Errorf("%d completions, want 12", len(order))
 	}
 }
+
+// A quiet context that is stopped from the callback of another one leaves the
+// step to idle to Progress, as any other.
+func TestStopOfAnotherContextInACallback(t *testing.T) {
+	e := newTestEngine(t)
+	other := newFake(t, e, 1, freeIt, freeIt)
+	f := newFake(t, e, 1, func(j *job) {
+		wantErr(t, "stop the other", other.Stop(), ErrInProgress)
+		wantErr(t, "destroy the other", other.Destroy(), ErrBadState)
+		freeIt(j)
+	}, freeIt)
+	wantErr(t, "start", f.Start(), nil)
+	wantErr(t, "start the other", other.Start(), nil)
+	wantErr(t, "submit", f.alloc(t).Submit(), nil)
+	drain(e)
+	if other.State() != Idle {
+		t.Errorf("the other context is %v, want idle", other.State())
+	}
+}

@@ -149,7 +149,7 @@ func (c *Context) halt() error {
 	default:
 		return fmt.Errorf("stop %s: %w", c.label, err)
 	}
-	c.ready.take(&c.parked)
+	c.unpark()
 	c.become(Stopping)
 	return nil
 }
@@ -163,8 +163,8 @@ func (c *Context) quiet() bool { return c.inflight == 0 && c.live == 0 && !c.wai
 func (c *Context) become(next State) {
 	e, prev := c.engine, c.state
 	c.state = next
-	if next == Stopping && c.quiet() {
-		c.Notify() // the step to idle is due
+	if next != Idle {
+		c.Notify() // the new state may bring work that only Progress can do
 	}
 	if c.onState != nil {
 		e.report(transition{c, prev, next})

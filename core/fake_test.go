@@ -2,6 +2,13 @@ package core
 
 import "testing"
 
+// A failer is what testing.TB and rapid.T have in common.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // A job is the task type of the fake library.
 type job struct {
 	Task
@@ -31,7 +38,7 @@ type fakeLibrary struct {
 
 const fakeMax = 64
 
-func newFake(t testing.TB, e *Engine, n int, ok, fail func(*job)) *fakeLibrary {
+func newFake(t failer, e *Engine, n int, ok, fail func(*job)) *fakeLibrary {
 	t.Helper()
 	f := new(fakeLibrary)
 	f.Init((*fakeBackend)(f), "fake")
@@ -57,7 +64,7 @@ func newTestEngine(t testing.TB) *Engine {
 }
 
 // alloc takes a task or ends the test.
-func (f *fakeLibrary) alloc(t testing.TB) *job {
+func (f *fakeLibrary) alloc(t failer) *job {
 	t.Helper()
 	j, err := f.jobs.Alloc()
 	if err != nil {

@@ -110,7 +110,8 @@ func (e *Engine) ClearNotification() error {
 }
 
 // Wait parks the goroutine until the descriptor is readable or ctx is done;
-// then it returns the error of ctx. It holds no thread.
+// then it returns the error of ctx. It holds no thread, and allocates nothing
+// for a ctx that cannot be done.
 func (e *Engine) Wait(ctx context.Context) error {
 	s, err := e.openSet("wait")
 	if err != nil {

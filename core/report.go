@@ -27,14 +27,25 @@ func (c *Context) Complete(t *Task, s Status) {
 	t.endSpan()
 	if t.flags&SubmitOptimizeReports != 0 && s == Success && c.state == Running {
 		c.parked.push(t)
+		if w := c.engine.watchdog; w != nil {
+			w.put.Add(1)
+		}
 		return
 	}
 	if c.parked.first != nil {
 		c.parked.push(t)
-		c.ready.take(&c.parked)
+		c.unpark()
 		t = c.ready.pop()
 	}
 	c.deliver(t)
+}
+
+// unpark makes the reports that were put off ready.
+func (c *Context) unpark() {
+	if w := c.engine.watchdog; w != nil {
+		w.put.Add(-int64(c.parked.len))
+	}
+	c.ready.take(&c.parked)
 }
 
 // deliver gives a task back to the application. The task counts as in flight
@@ -51,6 +62,7 @@ func (c *Context) deliver(t *Task) {
 	}
 	if w := e.watchdog; w != nil {
 		w.work.Add(-1)
+		w.done.Add(1)
 	}
 	if len(e.pending) > 0 {
 		e.reportPending()

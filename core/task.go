@@ -177,10 +177,12 @@ func (t *Task) endSpan() {
 // A taskQueue is a list of tasks, first in, first out.
 type taskQueue struct {
 	first, last *Task
+	len         int
 }
 
 func (q *taskQueue) push(t *Task) {
 	t.next = nil
+	q.len++
 	if q.last == nil {
 		q.first = t
 	} else {
@@ -192,6 +194,7 @@ func (q *taskQueue) push(t *Task) {
 func (q *taskQueue) pop() *Task {
 	t := q.first
 	if t != nil {
+		q.len--
 		q.first = t.next
 		if q.first == nil {
 			q.last = nil
@@ -212,5 +215,6 @@ func (q *taskQueue) take(o *taskQueue) {
 		q.last.next = o.first
 	}
 	q.last = o.last
+	q.len += o.len
 	*o = taskQueue{}
 }

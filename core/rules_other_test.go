@@ -1,0 +1,7 @@
+//go:build !linux
+
+package core
+
+import "pgregory.net/rapid"
+
+func readableFunc(*rapid.T, *Engine) func() bool { return nil }
