@@ -1,0 +1,12 @@
+// Package gantry is the root of Gantry: a software DPU and RDMA NIC in Go.
+// There is no code here; its packages are
+//
+//   - core: error codes, tasks, contexts and the progress engine;
+//   - device: software devices and representors;
+//   - mem: memory maps, bufs, inventories and pools;
+//   - work: work items and executors, when and where deferred work runs;
+//   - dma: the context that copies memory.
+//
+// Start with the package comment of core, which says who owns what and when,
+// and read the samples beside it.
+package gantry
