@@ -14,7 +14,7 @@
 // resource exists, and [Open] or [OpenPCI] gives the device itself:
 //
 //	d, err := device.OpenPCI("03:00.0", func(i *device.Info) error {
-//		if !i.Supports(device.DMA) {
+//		if !i.Supports(device.FeatureDMA) {
 //			return core.ErrNotSupported
 //		}
 //		return nil

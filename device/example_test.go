@@ -10,7 +10,7 @@ import (
 // The usual way to a device: by address, if it can do what is needed.
 func ExampleOpenPCI() {
 	d, err := device.OpenPCI("03:00.0", func(i *device.Info) error {
-		if !i.Supports(device.DMA) {
+		if !i.Supports(device.FeatureDMA) {
 			return core.ErrNotSupported
 		}
 		return nil

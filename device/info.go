@@ -35,15 +35,16 @@ type Feature uint32
 
 // The features. They are bits, so a set of them is their sum.
 const (
-	// DMA is copying between memory maps. Every device has it.
-	DMA Feature = 1 << iota
-	// RDMA needs an interface that is up and has an address.
-	RDMA
-	// Comch is the message channel between the two sides of one card: DPU
-	// functions and host functions have it.
-	Comch
-	// SyncEvent is a value that several sides wait on. Every device has it.
-	SyncEvent
+	// FeatureDMA is copying between memory maps. Every device has it.
+	FeatureDMA Feature = 1 << iota
+	// FeatureRDMA needs an interface that is up and has an address.
+	FeatureRDMA
+	// FeatureComch is the message channel between the two sides of one card:
+	// DPU functions and host functions have it.
+	FeatureComch
+	// FeatureSyncEvent is a value that several sides wait on. Every device has
+	// it.
+	FeatureSyncEvent
 )
 
 // An Info describes a device. It does not change once it was listed, stays

@@ -121,7 +121,7 @@ func interfaceDevice(n net.Interface, addrs []net.Addr, place int) *Info {
 		mtu:       n.MTU,
 		activeMTU: activeMTU(n.MTU),
 		rate:      linkRate(n.Name),
-		features:  DMA | SyncEvent,
+		features:  FeatureDMA | FeatureSyncEvent,
 		vhca:      uint16(n.Index) &^ virtualVHCA,
 		up:        n.Flags&net.FlagUp != 0,
 	}
@@ -129,7 +129,7 @@ func interfaceDevice(n net.Interface, addrs []net.Addr, place int) *Info {
 		copy(i.mac[:], n.HardwareAddr)
 	}
 	if i.up && len(i.gids) > 0 {
-		i.features |= RDMA
+		i.features |= FeatureRDMA
 	}
 	return i
 }
@@ -162,7 +162,7 @@ func virtualFunction(prefix string, bus, f uint8) *Info {
 		mac:       [6]byte{0x02, 'g', 'n', 't', bus, f},
 		mtu:       4096 + roceHeaders,
 		activeMTU: 4096,
-		features:  DMA | Comch | SyncEvent,
+		features:  FeatureDMA | FeatureComch | FeatureSyncEvent,
 		vhca:      virtualVHCA | uint16(bus)<<8 | uint16(f),
 		up:        true,
 	}

@@ -144,21 +144,21 @@ func TestActiveMTUFitsTheInterface(t *testing.T) {
 }
 
 func TestSupportsAnswersBeforeAnythingIsOpen(t *testing.T) {
-	all := device.DMA | device.RDMA | device.Comch | device.SyncEvent
+	all := device.FeatureDMA | device.FeatureRDMA | device.FeatureComch | device.FeatureSyncEvent
 	want := map[string]device.Feature{
-		"gantry0":      device.DMA | device.RDMA | device.SyncEvent,
-		"gantry1":      device.DMA | device.RDMA | device.SyncEvent,
-		"gantry2":      device.DMA | device.SyncEvent, // down
-		"gantry3":      device.DMA | device.SyncEvent, // no address
-		"gantry_dpu0":  device.DMA | device.Comch | device.SyncEvent,
-		"gantry_host1": device.DMA | device.Comch | device.SyncEvent,
+		"gantry0":      device.FeatureDMA | device.FeatureRDMA | device.FeatureSyncEvent,
+		"gantry1":      device.FeatureDMA | device.FeatureRDMA | device.FeatureSyncEvent,
+		"gantry2":      device.FeatureDMA | device.FeatureSyncEvent, // down
+		"gantry3":      device.FeatureDMA | device.FeatureSyncEvent, // no address
+		"gantry_dpu0":  device.FeatureDMA | device.FeatureComch | device.FeatureSyncEvent,
+		"gantry_host1": device.FeatureDMA | device.FeatureComch | device.FeatureSyncEvent,
 	}
 	for _, i := range list(t, testConfig()) {
 		set, ok := want[i.IBDev()]
 		if !ok {
 			continue
 		}
-		for f := device.DMA; f <= device.SyncEvent; f <<= 1 {
+		for f := device.FeatureDMA; f <= device.FeatureSyncEvent; f <<= 1 {
 			if got, want := i.Supports(f), set&f != 0; got != want {
 				t.Errorf("%s.Supports(%#x) = %v, want %v", i.IBDev(), f, got, want)
 			}
