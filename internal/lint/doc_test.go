@@ -4,6 +4,8 @@ import (
 	"go/ast"
 	"go/token"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -35,6 +37,29 @@ func TestEverythingExportedIsDocumented(t *testing.T) {
 			case *ast.GenDecl:
 				checkGroup(t, s, d)
 			}
+		}
+	}
+}
+
+// TestPublicPackagesHaveExamples wants two in each package that a program
+// imports; the root and the programs themselves are none.
+func TestPublicPackagesHaveExamples(t *testing.T) {
+	examples := map[string]int{}
+	for _, s := range goFiles(t) {
+		top, _, _ := strings.Cut(s.pkg(), "/")
+		if slices.Contains([]string{"", "internal", "cmd", "samples"}, top) {
+			continue
+		}
+		examples[s.pkg()] += 0
+		for _, d := range s.tree.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && s.test && strings.HasPrefix(f.Name.Name, "Example") {
+				examples[s.pkg()]++
+			}
+		}
+	}
+	for pkg, n := range examples {
+		if n < 2 {
+			t.Errorf("package %s has %d examples, want 2", pkg, n)
 		}
 	}
 }
