@@ -71,6 +71,9 @@ func (t *Task) Slot() int { return int(t.slot) }
 // Context returns the context of the task.
 func (t *Task) Context() *Context { return t.context }
 
+// Owned reports whether the application has the task.
+func (t *Task) Owned() bool { return t.phase == owned }
+
 // Status returns how the task ended: Success, or why it failed. It is valid in
 // the completion callback and until the task is submitted again.
 func (t *Task) Status() Status { return t.status }

@@ -34,8 +34,9 @@ type Buf struct {
 type bufFlags uint8
 
 const (
-	member bufFlags = 1 << iota // an element of a list, and not its head
-	safe                        // of a thread-safe map
+	member  bufFlags = 1 << iota // an element of a list, and not its head
+	safe                         // of a thread-safe map
+	written                      // lent to a task that writes it
 )
 
 // Map returns the map that the buf is a window of; nil for a returned buf.

@@ -11,18 +11,38 @@ import "github.com/gantry-rdma/gantry/core"
 // dropped. So a worker may read the elements without further checks.
 //
 // Lend is ErrBadState for a list without references or, in thread-safe maps,
-// of a stopped map, and ErrNotPermitted for an element that is not the head.
-// Then nothing is lent.
+// of a stopped map, ErrNotPermitted for an element that is not the head, and
+// ErrInUse beside LendToWrite. Then nothing is lent.
 func (b *Buf) Lend() error {
-	if b.next != nil || b.flags != 0 || b.refs == 0 {
-		return b.lendList()
+	if b.next == nil && b.flags == 0 && b.refs > 0 {
+		b.pins++
+		return nil
 	}
-	b.pins++
+	return b.lendList()
+}
+
+// LendToWrite is Lend for the list that a task writes to: no other loan may
+// exist beside it. It is ErrInUse while the list is lent, and as long as this
+// loan lasts so is Lend.
+func (b *Buf) LendToWrite() error {
+	if b.next == nil && b.flags == 0 && b.refs > 0 && b.pins == 0 {
+		b.pins, b.flags = 1, written
+		return nil
+	}
+	if b.pins > 0 {
+		return core.ErrInUse
+	}
+	if err := b.lendList(); err != nil {
+		return err
+	}
+	b.flags |= written
 	return nil
 }
 
 func (b *Buf) lendList() error {
 	switch {
+	case b.flags&written != 0:
+		return core.ErrInUse
 	case b.flags&member != 0:
 		return core.ErrNotPermitted
 	case b.refs == 0:
@@ -42,11 +62,12 @@ func (b *Buf) lendList() error {
 // goes back to where its elements came from. A Return without a Lend does
 // nothing.
 func (b *Buf) Return() {
-	if b.next != nil || b.flags != 0 || b.refs == 0 || b.pins == 0 {
+	if b.next == nil && b.flags&^written == 0 && b.refs > 0 && b.pins > 0 {
+		b.pins--
+		b.flags = 0 // a loan for writing was the only one
+	} else {
 		b.returnList()
-		return
 	}
-	b.pins--
 }
 
 func (b *Buf) returnList() {
@@ -54,6 +75,9 @@ func (b *Buf) returnList() {
 		return
 	}
 	b.unpin(nil)
+	if b.pins == 0 {
+		b.flags &^= written
+	}
 	if b.refs == 0 && b.pins == 0 {
 		b.release()
 	}
