@@ -144,12 +144,15 @@ func list(words []string, last string) string {
 	return strings.Join(words, "")
 }
 
-// unknown makes the error for a name that is not among known, and suggests the
-// nearest of them.
-func unknown(what, name string, known []string) error {
+// unknown makes the error for a name that owner does not have, and suggests the
+// nearest of those that it has.
+func unknown(what, name, owner string, known []string) error {
 	hint := ""
 	if n := nearest(name, known); n != "" {
 		hint = fmt.Sprintf(" (did you mean %s?)", n)
 	}
-	return usagef("unknown %s %q%s: there is %s", what, name, hint, list(known, "and"))
+	if len(known) == 0 {
+		known = []string{"none"}
+	}
+	return usagef("unknown %s %q%s: %s has %s", what, name, hint, owner, list(known, "and"))
 }

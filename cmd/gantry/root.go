@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -50,12 +49,19 @@ line is wrong. Results go to standard output, everything else to standard error.
 // its name is a wrong command line.
 func group(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return fmt.Errorf("%s needs a command: one of %s", cmd.CommandPath(), list(commandNames(cmd), "or"))
+		if len(args) > 0 {
+			return unknown("command", args[0], cmd.CommandPath(), commandNames(cmd))
 		}
-		return unknown("command "+cmd.CommandPath(), args[0], commandNames(cmd))
+		return nil
 	}
-	cmd.RunE = func(*cobra.Command, []string) error { return nil } // Args lets nothing through
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cmd.Root().SetOut(cmd.ErrOrStderr()) // help that nobody asked for is no result
+		if err := cmd.Help(); err != nil {
+			return err
+		}
+		fmt.Fprintln(cmd.ErrOrStderr())
+		return usagef("%s needs a command, one of those above", cmd.CommandPath())
+	}
 	return cmd
 }
 
@@ -72,6 +78,8 @@ func commandNames(cmd *cobra.Command) (names []string) {
 // execute runs one command line on the tree under root. Ctrl-C, or a request to
 // terminate, cancels the context of the command, which then cleans up; a second
 // one ends the process at once.
+//
+// A panic becomes a message, unless GANTRY_TRACE is in the environment.
 func (c *console) execute(root *cobra.Command, args []string) (code int) {
 	if os.Getenv("GANTRY_TRACE") == "" {
 		defer func() {
@@ -109,9 +117,16 @@ func (c *console) prepare(root *cobra.Command) {
 	root.SetOut(c.out)
 	root.SetErr(c.err)
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))
+	root.SetUsageFunc(printUsage)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			group(cmd).Short = "print the script that completes commands in a shell"
+		}
+	}
 	c.mark(root)
 }
 
