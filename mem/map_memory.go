@@ -21,8 +21,8 @@ func AddrOf(b []byte) Addr { return Addr(sys.Addr(b)) }
 // offset returns how far [a, a+n) lies behind the start of size bytes at base,
 // and whether it lies within them. Addresses that would wrap do not.
 func (a Addr) offset(n int, base Addr, size int) (off int, ok bool) {
-	far := uint64(a - base)
-	if n < 0 || far > uint64(size) || uint64(n) > uint64(size)-far {
+	far := uint64(a - base) // huge if a is before base, as is a negative n
+	if far > uint64(size) || uint64(n) > uint64(size)-far {
 		return 0, false
 	}
 	return int(far), true
