@@ -1,0 +1,65 @@
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/dma"
+)
+
+// Check counts a task that succeeded, and compares every byte of its
+// destination with its User.
+func (s *Stage) Check(t *dma.Memcpy) {
+	s.Completed++
+	got, want := t.Dst().Data(), byte(t.User)
+	if len(got) != Size {
+		s.Keep(fmt.Errorf("task %d: the destination has %d bytes of data, want %d: %w",
+			t.User, len(got), Size, core.ErrUnexpected))
+		return
+	}
+	if i := slices.IndexFunc(got, func(b byte) bool { return b != want }); i >= 0 {
+		s.Keep(fmt.Errorf("task %d: byte %d of the destination is %#x, want %#x: %w",
+			t.User, i, got[i], want, core.ErrUnexpected))
+	}
+}
+
+// Count counts a task that did not succeed: as flushed if its context was
+// stopped before it ran, else as failed.
+func (s *Stage) Count(t *dma.Memcpy) {
+	if errors.Is(t.Status(), core.ErrFlushed) {
+		s.Flushed++
+	} else {
+		s.Failed++
+	}
+}
+
+// Back returns how many tasks came back, each time counted.
+func (s *Stage) Back() int { return s.Completed + s.Failed + s.Flushed }
+
+// Saw notes a transition of a context. It is, or is called by, the state
+// callback; it finds its stage in the context's value.
+func Saw(c *core.Context, prev, next core.State) {
+	s := c.Value.(*Stage)
+	s.States = append(s.States, Transition(prev, next))
+}
+
+// Transition returns the text of a transition in a Result.
+func Transition(prev, next core.State) string { return prev.String() + ">" + next.String() }
+
+// WantCounts keeps an error unless so many tasks came back each way.
+func (s *Stage) WantCounts(completed, failed, flushed int) {
+	if s.Completed != completed || s.Failed != failed || s.Flushed != flushed {
+		s.Keep(fmt.Errorf("%d tasks completed, %d failed and %d were flushed; want %d, %d and %d: %w",
+			s.Completed, s.Failed, s.Flushed, completed, failed, flushed, core.ErrUnexpected))
+	}
+	s.Say("%d tasks completed, %d failed, %d were flushed", s.Completed, s.Failed, s.Flushed)
+}
+
+// Want keeps an error unless err is want, or wraps it.
+func (s *Stage) Want(what string, err, want error) {
+	if !errors.Is(err, want) {
+		s.Keep(fmt.Errorf("%s: got %v, want %v", what, err, want))
+	}
+}

@@ -1,0 +1,40 @@
+// Package sample holds what every sample is and what it answers. It exists so
+// that the samples and the list of them can share these types.
+package sample
+
+import (
+	"errors"
+	"io"
+)
+
+// ErrUsage is matched by the error of a run whose arguments were wrong: the
+// sample did nothing.
+var ErrUsage = errors.New("wrong usage")
+
+// A Sample is one program of the samples folder.
+type Sample struct {
+	Name    string // as in DOCA, such as "pe_polling"
+	Group   string // "progress engine" or "dma"
+	Summary string // one line: what happens
+
+	// Run runs the sample with the arguments args (without its name), writes
+	// its story to out, and to errOut what went wrong beside the error that it
+	// returns. With -h it prints its flags and does nothing, successfully.
+	Run func(args []string, out, errOut io.Writer) (Result, error)
+}
+
+// A Result is what a sample counted. OK is true when all that it checked was
+// as it should be, and then its error is nil.
+//
+// A task that is submitted again counts once in Tasks, and each time it comes
+// back in one of Completed (succeeded), Failed and Flushed (stopped before it
+// ran).
+type Result struct {
+	Name      string   `json:"name"`
+	OK        bool     `json:"ok"`
+	Tasks     int      `json:"tasks"`
+	Completed int      `json:"completed"`
+	Failed    int      `json:"failed"`
+	Flushed   int      `json:"flushed"`
+	States    []string `json:"states"` // transitions of the contexts, as "idle>running"
+}
