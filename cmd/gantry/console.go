@@ -7,8 +7,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -48,41 +46,6 @@ func (c *console) notef(format string, args ...any) {
 	for line := range strings.SplitSeq(strings.TrimRight(fmt.Sprintf(format, args...), "\n"), "\n") {
 		fmt.Fprintf(c.err, "gantry: %s\n", line)
 	}
-}
-
-// table prints rows under a header. Columns whose cells are all numbers are for
-// the caller to name in right, by their index from 0: a terminal shows them
-// flush right.
-func (c *console) table(header []string, rows [][]string, right ...int) {
-	if !isTerminal(c.out) {
-		for _, r := range append([][]string{header}, rows...) {
-			c.printf("%s\n", strings.Join(r, "\t"))
-		}
-		return
-	}
-	w := table.NewWriter()
-	w.AppendHeader(cells(header))
-	for _, r := range rows {
-		w.AppendRow(cells(r))
-	}
-	plain := table.StyleDefault
-	plain.Options = table.OptionsNoBordersAndSeparators
-	plain.Format.Header = text.FormatDefault
-	plain.Box.PaddingLeft, plain.Box.PaddingRight = "", "  "
-	w.SetStyle(plain)
-	w.SuppressTrailingSpaces()
-	for _, i := range right {
-		w.SetColumnConfigs([]table.ColumnConfig{{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight}})
-	}
-	c.printf("%s\n", w.Render())
-}
-
-func cells(fields []string) table.Row {
-	row := make(table.Row, len(fields))
-	for i, f := range fields {
-		row[i] = f
-	}
-	return row
 }
 
 // isTerminal reports whether somebody reads w on a screen.

@@ -41,6 +41,7 @@ line is wrong. Results go to standard output, everything else to standard error.
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print one JSON document, and nothing else, on standard output")
 	root.AddCommand(
 		versionCommand(c),
+		devicesCommand(c),
 	)
 	return group(root)
 }
