@@ -42,6 +42,7 @@ line is wrong. Results go to standard output, everything else to standard error.
 	root.AddCommand(
 		versionCommand(c),
 		devicesCommand(c),
+		benchCommand(c),
 	)
 	return group(root)
 }

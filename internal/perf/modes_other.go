@@ -1,0 +1,16 @@
+//go:build !linux
+
+package perf
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gantry-rdma/gantry/core"
+)
+
+// MeasureModes answers core.ErrNotSupported: an engine has no descriptor here.
+func MeasureModes(context.Context, time.Duration, Watch) ([]ModeResult, error) {
+	return []ModeResult{}, fmt.Errorf("an engine has no descriptor on this system: %w", core.ErrNotSupported)
+}
