@@ -42,6 +42,8 @@ line is wrong. Results go to standard output, everything else to standard error.
 	root.AddCommand(
 		versionCommand(c),
 		devicesCommand(c),
+		doctorCommand(c),
+		sampleCommand(c),
 		benchCommand(c),
 	)
 	return group(root)
