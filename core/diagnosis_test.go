@@ -8,87 +8,78 @@ import (
 	"path/filepath"
 	"runtime/trace"
 	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// A lockedBuffer is a log that a test may read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// eventually waits for cond, at most ten seconds.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !cond(); {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 func TestWatchdogReportsAnEngineThatIsNotProgressed(t *testing.T) {
-	e := newTestEngine(t)
-	f := newFake(t, e, 2, freeIt, freeIt)
-	var out lockedBuffer
-	log := slog.New(slog.NewTextHandler(&out, nil))
-	wantErr(t, "no time", e.SetWatchdog(log, 0), ErrInvalidValue)
-	wantErr(t, "start", f.Start(), nil)
-	wantErr(t, "submit", f.alloc(t).Submit(), nil)
-	wantErr(t, "watch", e.SetWatchdog(log, 5*time.Millisecond), nil) // counts what is in flight already
-	eventually(t, "a report", func() bool { return strings.Contains(out.String(), "inflight=1") })
-	if got := strings.Count(out.String(), "not progressed"); got != 1 {
-		t.Errorf("%d reports of one stall, want 1", got)
-	}
-	drain(e)
-	if got := e.watchdog.work.Load(); got != 0 {
-		t.Errorf("the watchdog counts %d in flight, want 0", got)
-	}
-	wantErr(t, "submit", f.alloc(t).Submit(), nil)
-	eventually(t, "a second report", func() bool { return strings.Count(out.String(), "not progressed") == 2 })
-	f.Warn("a source is empty", "task", 3)
-	if want := `msg="a source is empty" context=fake task=3`; !strings.Contains(out.String(), want) {
-		t.Errorf("log %q lacks %q", out.String(), want)
-	}
-	if !f.Watched() {
-		t.Error("the context does not know that it is watched")
-	}
-	wantErr(t, "stop watching", e.SetWatchdog(nil, 0), nil)
-	f.Warn("nobody hears this")
-	if strings.Contains(out.String(), "nobody") {
-		t.Error("a watchdog that was stopped wrote")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		e := newTestEngine(t)
+		f := newFake(t, e, 2, freeIt, freeIt)
+		var out bytes.Buffer
+		reports := func() int {
+			synctest.Wait()
+			return strings.Count(out.String(), "not progressed")
+		}
+		log := slog.New(slog.NewTextHandler(&out, nil))
+		wantErr(t, "no time", e.SetWatchdog(log, 0), ErrInvalidValue)
+		wantErr(t, "start", f.Start(), nil)
+		wantErr(t, "submit", f.alloc(t).Submit(), nil)
+		wantErr(t, "watch", e.SetWatchdog(log, time.Second), nil) // counts what is in flight already
+		<-time.After(900 * time.Millisecond)
+		if got := reports(); got != 0 {
+			t.Errorf("%d reports before the time is over", got)
+		}
+		<-time.After(5 * time.Second)
+		if got := reports(); got != 1 || !strings.Contains(out.String(), "inflight=1") {
+			t.Errorf("%d reports of one stall, want 1: %s", got, out.String())
+		}
+		drain(e)
+		<-time.After(5 * time.Second) // nothing in flight, nothing to report
+		wantErr(t, "submit", f.alloc(t).Submit(), nil)
+		<-time.After(2 * time.Second)
+		if got := reports(); got != 2 {
+			t.Errorf("%d reports of two stalls, want 2", got)
+		}
+		f.Warn("a source is empty", "task", 3)
+		if want := `msg="a source is empty" context=fake task=3`; !strings.Contains(out.String(), want) {
+			t.Errorf("log %q lacks %q", out.String(), want)
+		}
+		if !f.Watched() {
+			t.Error("the context does not know that it is watched")
+		}
+		wantErr(t, "stop watching", e.SetWatchdog(nil, 0), nil)
+		f.Warn("nobody hears this")
+		if strings.Contains(out.String(), "nobody") {
+			t.Error("a watchdog that was stopped wrote")
+		}
+	})
 }
 
 func TestWatchdogReportsReportsThatNeverCome(t *testing.T) {
-	e := newTestEngine(t)
-	f := newFake(t, e, 2, freeIt, freeIt)
-	var out lockedBuffer
-	wantErr(t, "watch", e.SetWatchdog(slog.New(slog.NewTextHandler(&out, nil)), 4*time.Millisecond), nil)
-	wantErr(t, "start", f.Start(), nil)
-	wantErr(t, "submit", f.alloc(t).SubmitFlags(SubmitFlush|SubmitOptimizeReports), nil)
-	eventually(t, "a report", func() bool {
-		e.Progress()
-		return strings.Contains(out.String(), "SubmitOptimizeReports")
+	synctest.Test(t, func(t *testing.T) {
+		e := newTestEngine(t)
+		f := newFake(t, e, 2, freeIt, freeIt)
+		var out bytes.Buffer
+		wantErr(t, "watch", e.SetWatchdog(slog.New(slog.NewTextHandler(&out, nil)), time.Second), nil)
+		wantErr(t, "start", f.Start(), nil)
+		wantErr(t, "submit", f.alloc(t).SubmitFlags(SubmitFlush|SubmitOptimizeReports), nil)
+		for range 100 {
+			<-time.After(20 * time.Millisecond)
+			e.Progress()
+		}
+		synctest.Wait()
+		if got := strings.Count(out.String(), "SubmitOptimizeReports"); got != 1 {
+			t.Errorf("%d reports, want 1: %s", got, out.String())
+		}
+		if err := f.Stop(); err != ErrInProgress {
+			t.Errorf("stop: %v", err)
+		}
+		drain(e)
+		wantErr(t, "destroy", f.Destroy(), nil)
+		wantErr(t, "destroy the engine", e.Destroy(), nil)
 	})
-	wantErr(t, "shut down", f.Shutdown(t.Context()), nil)
-	wantErr(t, "destroy", f.Destroy(), nil)
-	wantErr(t, "destroy the engine", e.Destroy(), nil)
 }
 
 // The range of a task goes into the trace as a task of runtime/trace, while a

@@ -198,8 +198,7 @@ func TestFreeInFlightTakesEffectAtCompletion(t *testing.T) {
 func TestResubmitFromTheCallback(t *testing.T) {
 	e := newTestEngine(t)
 	left := 10
-	var f *fakeLibrary
-	f = newFake(t, e, 1, func(j *job) {
+	f := newFake(t, e, 1, func(j *job) {
 		if left--; left > 0 {
 			wantErr(t, "submit again", j.Submit(), nil)
 			return
