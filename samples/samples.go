@@ -6,7 +6,16 @@
 package samples
 
 import (
+	"github.com/gantry-rdma/gantry/samples/dmalocalcopy"
+	"github.com/gantry-rdma/gantry/samples/peasyncstop"
+	"github.com/gantry-rdma/gantry/samples/peevent"
+	"github.com/gantry-rdma/gantry/samples/pemulticontext"
 	"github.com/gantry-rdma/gantry/samples/pepolling"
+	"github.com/gantry-rdma/gantry/samples/pereactive"
+	"github.com/gantry-rdma/gantry/samples/pesingletaskcompcb"
+	"github.com/gantry-rdma/gantry/samples/petaskerror"
+	"github.com/gantry-rdma/gantry/samples/petaskresubmit"
+	"github.com/gantry-rdma/gantry/samples/petasktrysubmit"
 	"github.com/gantry-rdma/gantry/samples/sample"
 )
 
@@ -28,6 +37,25 @@ const (
 // List returns the samples in the order in which to read them.
 func List() []Sample {
 	return []Sample{
-		{Name: "pe_polling", Group: engine, Summary: "16 copies, completed by a busy loop", Run: pepolling.Run},
+		{Name: "pe_polling", Group: engine, Run: pepolling.Run,
+			Summary: "16 copies, completed by a busy loop"},
+		{Name: "pe_event", Group: engine, Run: peevent.Run,
+			Summary: "the program sleeps in epoll until there is something to do"},
+		{Name: "pe_async_stop", Group: engine, Run: peasyncstop.Run,
+			Summary: "a context is stopped while tasks are in flight"},
+		{Name: "pe_multi_context", Group: engine, Run: pemulticontext.Run,
+			Summary: "four contexts take turns on one engine"},
+		{Name: "pe_reactive", Group: engine, Run: pereactive.Run,
+			Summary: "the whole program is in callbacks"},
+		{Name: "pe_single_task_comp_cb", Group: engine, Run: pesingletaskcompcb.Run,
+			Summary: "one callback for success and failure"},
+		{Name: "pe_task_error", Group: engine, Run: petaskerror.Run,
+			Summary: "one of 255 tasks fails, the context stops by itself"},
+		{Name: "pe_task_resubmit", Group: engine, Run: petaskresubmit.Run,
+			Summary: "four tasks are submitted again until 16 copies are made"},
+		{Name: "pe_task_try_submit", Group: engine, Run: petasktrysubmit.Run,
+			Summary: "the submit that checks the whole task first"},
+		{Name: "dma_local_copy", Group: copies, Run: dmalocalcopy.Run,
+			Summary: "a text goes through lists of source and destination segments"},
 	}
 }

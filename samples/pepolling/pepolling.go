@@ -1,5 +1,5 @@
 // Package pepolling is the sample pe_polling: a busy loop on the progress
-// engine. Read it first; the other samples change one thing each.
+// engine. Read it first; each of the others changes one thing.
 package pepolling
 
 import (
@@ -27,39 +27,56 @@ type polling struct {
 	dma          *dma.Context
 }
 
+// play runs from top to bottom; the clean-up is deferred, so that it happens in
+// any case, in the opposite order, and the first error is the one kept.
 func play(s *stage.Stage) (err error) {
 	p := &polling{Stage: s}
-
-	// The engine is made first and destroyed last. Every clean-up below is
-	// deferred: it runs in any case, and the first error is the one kept.
 	if p.engine, err = core.NewEngine(); err != nil {
 		return err
 	}
 	defer s.Clean(&err, p.engine.Destroy)
-
-	// Create, connect, configure, start: all of it while the context is idle.
 	if p.dma, err = dma.New(s.Device); err != nil {
 		return err
 	}
 	defer s.Clean(&err, p.dma.Destroy)
-	if err := p.engine.Connect(&p.dma.Context); err != nil {
-		return err
-	}
-	p.dma.Value = s // user data of the context, for the state callback
-	if err := p.dma.ConfigureMemcpy(p.copied, p.failed, tasks); err != nil {
-		return err
-	}
-	p.dma.SetStateFunc(stage.Saw)
-	if err := p.dma.SetExecutor(s.Executor); err != nil {
-		return err
-	}
-	if err := p.dma.Start(); err != nil { // a DMA context runs at once
+	if err := p.start(); err != nil {
 		return err
 	}
 	defer s.Clean(&err, func() error { return p.dma.Shutdown(context.Background()) })
+	if err := p.submitAll(); err != nil {
+		return err
+	}
 
-	all := make([]*dma.Memcpy, tasks)
-	defer func() { s.ReleaseOwned(all) }() // what an error left behind
+	// Nothing happens by itself: each call makes some progress, and runs the
+	// callback of one task at most.
+	for s.Back() < tasks {
+		p.engine.Progress()
+	}
+	s.Settle(tasks, 0, 0)
+	return p.dma.Stop() // no task is left, so the context is idle at once
+}
+
+// start connects, configures and starts the context, in this order: all but
+// the last step needs an idle context.
+func (p *polling) start() error {
+	if err := p.engine.Connect(&p.dma.Context); err != nil {
+		return err
+	}
+	p.dma.Value = p // user data, for callbacks that are no methods
+	if err := p.dma.ConfigureMemcpy(p.copied, p.failed, tasks); err != nil {
+		return err
+	}
+	p.dma.SetStateFunc(p.Saw)
+	if err := p.dma.SetExecutor(p.Executor); err != nil {
+		return err
+	}
+	return p.dma.Start() // nil: a DMA context runs at once
+}
+
+// submitAll allocates all tasks, then submits them all.
+func (p *polling) submitAll() (err error) {
+	var all [tasks]*dma.Memcpy
+	defer func() { p.ReleaseOwned(all[:]) }() // what an error left to the sample
 	for i := range all {
 		if all[i], err = p.alloc(i); err != nil {
 			return err
@@ -70,18 +87,8 @@ func play(s *stage.Stage) (err error) {
 			return err
 		}
 	}
-	s.Say("%d tasks of %d bytes are submitted", tasks, stage.Size)
-
-	// Nothing happens by itself: each call makes some progress, and runs the
-	// callback of one task at most.
-	for s.Back() < tasks {
-		p.engine.Progress()
-	}
-	s.WantCounts(tasks, 0, 0)
-	s.Say("every byte is as expected")
-
-	// No task is in flight and all are freed, so the context is idle at once.
-	return p.dma.Stop()
+	p.Say("%d tasks of %d bytes are submitted", tasks, stage.Size)
+	return nil
 }
 
 // alloc takes a task for pair i of source and destination.
@@ -108,7 +115,6 @@ func (p *polling) copied(t *dma.Memcpy) {
 
 // failed is called for each task that did not succeed.
 func (p *polling) failed(t *dma.Memcpy) {
-	p.Count(t)
-	p.Keep(t.Status())
+	p.Fail(t)
 	p.Release(t)
 }

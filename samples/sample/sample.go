@@ -23,18 +23,17 @@ type Sample struct {
 	Run func(args []string, out, errOut io.Writer) (Result, error)
 }
 
-// A Result is what a sample counted. OK is true when all that it checked was
-// as it should be, and then its error is nil.
+// A Result is what a sample counted. OK is true exactly when the error that came
+// with it is nil.
 //
 // A task that is submitted again counts once in Tasks, and each time it comes
-// back in one of Completed (succeeded), Failed and Flushed (stopped before it
-// ran).
+// back in one of Completed, Failed and Flushed.
 type Result struct {
-	Name      string   `json:"name"`
-	OK        bool     `json:"ok"`
-	Tasks     int      `json:"tasks"`
-	Completed int      `json:"completed"`
-	Failed    int      `json:"failed"`
-	Flushed   int      `json:"flushed"`
-	States    []string `json:"states"` // transitions of the contexts, as "idle>running"
+	Name      string   `json:"name"`      // of the sample
+	OK        bool     `json:"ok"`        // all was as it should be
+	Tasks     int      `json:"tasks"`     // allocated, over all contexts
+	Completed int      `json:"completed"` // came back with success
+	Failed    int      `json:"failed"`    // came back with an error of their own
+	Flushed   int      `json:"flushed"`   // came back because their context stopped
+	States    []string `json:"states"`    // transitions of the contexts, as "idle>running"
 }

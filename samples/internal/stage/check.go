@@ -35,26 +35,32 @@ func (s *Stage) Count(t *dma.Memcpy) {
 	}
 }
 
+// Fail counts a task that should have succeeded, and keeps its status.
+func (s *Stage) Fail(t *dma.Memcpy) {
+	s.Count(t)
+	s.Keep(fmt.Errorf("task %d: %w", t.User, t.Status()))
+}
+
 // Back returns how many tasks came back, each time counted.
 func (s *Stage) Back() int { return s.Completed + s.Failed + s.Flushed }
 
-// Saw notes a transition of a context. It is, or is called by, the state
-// callback; it finds its stage in the context's value.
-func Saw(c *core.Context, prev, next core.State) {
-	s := c.Value.(*Stage)
-	s.States = append(s.States, Transition(prev, next))
+// Saw notes a transition of a context. It is the state callback, or is called
+// by it.
+func (s *Stage) Saw(_ *core.Context, prev, next core.State) {
+	s.States = append(s.States, prev.String()+">"+next.String())
 }
 
-// Transition returns the text of a transition in a Result.
-func Transition(prev, next core.State) string { return prev.String() + ">" + next.String() }
-
-// WantCounts keeps an error unless so many tasks came back each way.
-func (s *Stage) WantCounts(completed, failed, flushed int) {
+// Settle ends the counting: it keeps an error unless so many tasks came back
+// each way, and tells how it went.
+func (s *Stage) Settle(completed, failed, flushed int) {
+	s.Say("%d completed, %d failed, %d flushed", s.Completed, s.Failed, s.Flushed)
 	if s.Completed != completed || s.Failed != failed || s.Flushed != flushed {
 		s.Keep(fmt.Errorf("%d tasks completed, %d failed and %d were flushed; want %d, %d and %d: %w",
 			s.Completed, s.Failed, s.Flushed, completed, failed, flushed, core.ErrUnexpected))
 	}
-	s.Say("%d tasks completed, %d failed, %d were flushed", s.Completed, s.Failed, s.Flushed)
+	if s.err == nil {
+		s.Say("every byte that was copied is as expected")
+	}
 }
 
 // Want keeps an error unless err is want, or wraps it.

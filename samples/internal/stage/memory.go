@@ -65,6 +65,9 @@ func (s *Stage) Pair(i int) (src, dst *mem.Buf, err error) {
 	return src, dst, nil
 }
 
+// Bytes returns n bytes of the map from off on.
+func (s *Stage) Bytes(off, n int) []byte { return s.Map.Bytes()[off:][:n] }
+
 // Spoil changes the last byte of src if the command line asks for that with
 // -spoil i.
 func (s *Stage) Spoil(i int, src *mem.Buf) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/gantry-rdma/gantry/device"
 	"github.com/gantry-rdma/gantry/samples/sample"
 )
 
@@ -58,6 +59,11 @@ func (o *options) check() error {
 		return fmt.Errorf("-executor %q: want inline, tasklet or workqueue", o.executor)
 	case o.workers < 0 || o.workers > maxWorkers:
 		return fmt.Errorf("-workers %d: want 0 to %d", o.workers, maxWorkers)
+	case o.device == "":
+		return nil
+	}
+	if _, err := device.ParseAddress(o.device); err != nil {
+		return fmt.Errorf("-device: %w", err)
 	}
 	return nil
 }

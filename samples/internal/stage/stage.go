@@ -20,7 +20,7 @@ import (
 
 // A Program is what a sample hands to Run.
 type Program struct {
-	Name  string
+	Name  string              // of the sample
 	Pairs int                 // of bufs, one task's worth each; 0 if it lays out its memory itself
 	Flags func(*flag.FlagSet) // declares flags of its own; may be nil
 	Check func() error        // says what is wrong with their values; may be nil
@@ -30,12 +30,13 @@ type Program struct {
 // A Stage is what a sample finds when it begins. It belongs to the goroutine
 // that plays.
 type Stage struct {
-	Device   *device.Device
+	Device   *device.Device // open as long as the sample plays
 	Map      *mem.Map       // LocalReadWrite, with Device
 	Bufs     *mem.Inventory // two elements per pair
 	Executor work.Executor  // chosen on the command line; closed after the sample
 
-	sample.Result
+	sample.Result // what the sample counts
+
 	region      []byte // what Map is made of
 	options     options
 	out, errOut io.Writer
