@@ -11,12 +11,19 @@ import (
 type Inline struct {
 	// top is nil, or the newest of the queued items, or &lock while somebody
 	// drives: so one swap both locks the queue and takes what it holds.
-	top    atomic.Pointer[Item]
-	side   stack // what is queued while top is locked
-	closed atomic.Bool
-	lock   Item // only its address is used
-	batch  List // belongs to the driver
+	top   atomic.Pointer[Item]
+	side  stack // what is queued while top is locked
+	phase atomic.Uint32
+	lock  Item // only its address is used
+	batch List // belongs to the driver
 }
+
+// The phases of an inline executor.
+const (
+	open    = iota
+	closing // Close waits for its turn: nobody else begins to drive
+	closed  // whatever is queued is dropped, by whoever sees it last
+)
 
 // NewInline returns an inline executor.
 func NewInline() *Inline { return new(Inline) }
@@ -34,7 +41,7 @@ func (x *Inline) Queue(i *Item) {
 			break
 		}
 	}
-	if x.closed.Load() {
+	if x.phase.Load() == closed {
 		x.sweep()
 	}
 }
@@ -52,7 +59,7 @@ func (x *Inline) Ready() bool {
 // While another Drive is under way, on another goroutine or around this one,
 // it returns false at once.
 func (x *Inline) Drive(budget int) bool {
-	if !x.Ready() || !x.take() {
+	if x.phase.Load() != open || !x.take(false) {
 		return false
 	}
 	budget = orBudget(budget)
@@ -69,14 +76,15 @@ func (x *Inline) Drive(budget int) bool {
 // later: see [Executor]. It waits for a Drive on another goroutine. From
 // inside a run it drops what waits for the next Drive.
 func (x *Inline) Close() {
-	for inside := insideRun(); !x.take(); runtime.Gosched() {
+	x.phase.CompareAndSwap(open, closing)
+	for inside := insideRun(); !x.take(true); runtime.Gosched() {
 		if inside {
-			x.closed.Store(true)
+			x.phase.Store(closed)
 			x.sweep()
 			return
 		}
 	}
-	x.closed.Store(true)
+	x.phase.Store(closed)
 	for i := x.batch.Pop(); i != nil; i = x.batch.Pop() {
 		if i.Exec(Budget) {
 			i.Drop()
@@ -89,14 +97,14 @@ func (x *Inline) Close() {
 func (x *Inline) String() string { return "inline" }
 
 // take locks the queue and moves what it holds to the batch. It returns false
-// when somebody drives.
-func (x *Inline) take() bool {
+// when somebody drives, and on an empty queue unless empty is wanted too.
+func (x *Inline) take(empty bool) bool {
 	for {
 		// Look at the side first: what comes there after the swap is newer
 		// than what the swap takes. It is rarely anything but empty here.
 		late := !x.side.empty()
 		top := x.top.Load()
-		if top == &x.lock {
+		if top == &x.lock || top == nil && !late && !empty {
 			return false
 		}
 		if !x.top.CompareAndSwap(top, &x.lock) {
@@ -114,7 +122,7 @@ func (x *Inline) take() bool {
 // While top is locked nobody else writes it.
 func (x *Inline) give() {
 	x.top.Store(x.side.take())
-	if x.closed.Load() {
+	if x.phase.Load() == closed {
 		x.sweep()
 	}
 }
@@ -122,7 +130,7 @@ func (x *Inline) give() {
 // sweep drops what is queued. If somebody drives, that driver will do it: it
 // looks at closed after it has unlocked.
 func (x *Inline) sweep() {
-	for x.Ready() && x.take() {
+	for x.take(false) {
 		for i := x.batch.Pop(); i != nil; i = x.batch.Pop() {
 			i.Drop()
 		}

@@ -79,6 +79,19 @@ func (i *Item) Wake() {
 	}
 }
 
+// WakePublished is Wake for a waker that has published its work with an atomic
+// write, such as a push on a ring. It costs one load if the item is queued or
+// armed already. Plain writes before it are not made visible to the run.
+func (i *Item) WakePublished() {
+	// The run that is due begins with an atomic operation that comes after
+	// this load, and so after the waker's write.
+	w := i.load()
+	if w.state() == Armed || w.state() == Busy && !w.has(running) {
+		return
+	}
+	i.Wake()
+}
+
 // Exec runs i once with the given budget, in steps. Only the executor that was
 // given i by Queue calls it, once for each Queue. If it returns true, i wants
 // to run again and is still the executor's: it must call Exec again, or Drop,
@@ -86,39 +99,41 @@ func (i *Item) Wake() {
 //
 // It does nothing when i was disabled or closed while it was queued.
 func (i *Item) Exec(budget int) (again bool) {
-	if !i.begin() {
+	w, ok := i.begin()
+	if !ok {
 		return false
 	}
-	return i.end(i.run(budget))
+	return i.end(w, i.run(budget))
 }
 
-// begin reports whether the item still wants to run, and if so marks it.
-func (i *Item) begin() bool {
+// begin marks the item as running and returns the word that it has now, or
+// false if the item does not want to run any more.
+func (i *Item) begin() (now word, ok bool) {
 	for {
 		w := i.load()
-		if w.state() != Busy {
-			if i.swap(w, w&^queued) {
-				return false
-			}
-			continue
+		now, ok = w&^queued, false
+		if w.state() == Busy {
+			now, ok = now|running, true
 		}
-		if i.swap(w, w&^queued|running) {
-			return true
+		if i.swap(w, now) {
+			return now, ok
 		}
 	}
 }
 
 // end closes a run and reports whether another is due. The state is cleared
-// here, after the run, and not before it: that keeps a second run away.
-func (i *Item) end(more bool) (again bool) {
+// here, after the run, and not before it: that keeps a second run away. The
+// word is mostly what begin left, so w is tried first: reading again what an
+// atomic write has just touched costs more than the write.
+func (i *Item) end(w word, more bool) (again bool) {
 	for {
-		w := i.load()
 		if w.has(awaited) || w.state() == Draining {
 			return i.endDrain(more)
 		}
 		if next := w.after(more, false); i.swap(w, next) {
 			return next.has(queued)
 		}
+		w = i.load()
 	}
 }
 

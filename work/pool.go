@@ -104,6 +104,27 @@ func (p *pool) pop() *Item {
 		return nil
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.shift()
+}
+
+// exchange puts back an item that wants to run again, behind all others, and
+// takes the item whose turn it is: under one lock, and mostly the same item
+// when there is only one.
+func (p *pool) exchange(i *Item) *Item {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed.Load() {
+		i.Drop()
+	} else {
+		p.list.pushNewest(p.inbox.take())
+		p.list.Push(i)
+	}
+	return p.shift()
+}
+
+// shift takes the head of the list. The caller holds mu.
+func (p *pool) shift() *Item {
 	if p.list.Empty() {
 		p.list.pushNewest(p.inbox.take())
 	}
@@ -111,7 +132,6 @@ func (p *pool) pop() *Item {
 	if has := !p.list.Empty(); has != p.backlog.Load() {
 		p.backlog.Store(has)
 	}
-	p.mu.Unlock()
 	return i
 }
 

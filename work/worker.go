@@ -13,51 +13,52 @@ func (p *pool) work(w *worker) {
 	for {
 		i := p.pop()
 		if i == nil {
-			closed := p.closed.Load() // before the last look
-			if p.pending() {
-				continue
-			}
-			if closed {
+			if !p.wait(w) {
 				return
 			}
-			p.wait(w)
 			continue
 		}
 		w.endSearch(p)
-		if p.pending() {
-			p.call()
-		}
-		if i.Exec(p.budget) {
-			p.inbox.push(i) // no call: this worker looks again at once
-			if p.closed.Load() {
-				p.sweep()
+		for i != nil {
+			if p.pending() {
+				p.call()
+			}
+			if i.Exec(p.budget) {
+				i = p.exchange(i)
+			} else {
+				i = p.pop()
 			}
 		}
 	}
 }
 
-// wait returns when there may be work, or when the pool is closed.
-func (p *pool) wait(w *worker) {
+// wait returns true when there may be work, and false when the pool is closed
+// and empty.
+func (p *pool) wait(w *worker) bool {
 	if w.beginSearch(p) {
 		for range p.spin {
 			runtime.Gosched()
-			if p.pending() || p.closed.Load() {
-				return
+			if p.pending() {
+				return true
 			}
 		}
 		w.endSearch(p)
 	}
+	// Under the lock nothing is between the inbox and the list, so what
+	// pending says is the whole truth.
 	p.mu.Lock()
 	p.rest.Add(parked)
-	if p.pending() || p.closed.Load() {
+	pending := p.pending()
+	if pending || p.closed.Load() {
 		p.rest.Add(^(parked - 1))
 		p.mu.Unlock()
-		return
+		return pending
 	}
 	p.parked = append(p.parked, w)
 	p.mu.Unlock()
 	<-w.wake
 	w.searching = true // on our behalf, by whoever woke us
+	return true
 }
 
 // beginSearch reports whether w is, or becomes, the worker that searches. One

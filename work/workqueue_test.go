@@ -1,0 +1,128 @@
+package work
+
+import (
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+func TestWorkersRunDifferentItemsAtOnce(t *testing.T) {
+	const n = 3
+	x := NewWorkqueue(n)
+	defer x.Close()
+	var arrived atomic.Int64
+	all := make(chan struct{})
+	items := make([]Item, n)
+	for k := range items {
+		items[k].Init(x, func(int) bool {
+			if arrived.Add(1) == n {
+				close(all)
+			}
+			<-all
+			return false
+		})
+		items[k].Wake()
+	}
+	<-all // hangs if fewer than n runs are in progress together
+}
+
+// Items that are woken together from inside a run: the worker that runs it is
+// busy, so the others must be called for them.
+func TestOneWakeAfterAnotherCallsMoreWorkers(t *testing.T) {
+	for range 200 {
+		x := NewWorkqueue(3)
+		both := make(chan struct{}, 2)
+		var gate, a, b Item
+		run := func(int) bool { both <- struct{}{}; return false }
+		a.Init(x, run)
+		b.Init(x, run)
+		gate.Init(x, func(int) bool {
+			a.Wake()
+			b.Wake()
+			<-both
+			<-both
+			return false
+		})
+		until(t, nil, func() bool { return x.pool.rest.Load() == 3*parked })
+		gate.Wake()
+		until(t, nil, settled(&gate))
+		x.Close()
+	}
+}
+
+func TestDriveHelps(t *testing.T) {
+	x := NewWorkqueue(1)
+	defer x.Close()
+	b := newBlocker(t, x, false)
+	b.Wake()
+	<-b.entered
+	runs := 0
+	var got int
+	var i Item
+	i.Init(x, func(budget int) bool { got = budget; runs++; return runs < 3 })
+	if x.Ready() || x.Drive(0) {
+		t.Error("got work, want an empty queue")
+	}
+	i.Wake()
+	for range 3 {
+		if !x.Ready() || !x.Drive(5) {
+			t.Error("got no work, want one run")
+		}
+	}
+	if runs != 3 || got != 5 || x.Ready() || x.Drive(0) {
+		t.Errorf("got %d runs with budget %d, want 3 with 5 and nothing left", runs, got)
+	}
+	b.release <- struct{}{}
+	checkCounts(t, &i)
+}
+
+func TestIdleWorkersPark(t *testing.T) {
+	x := NewWorkqueue(3)
+	defer x.Close()
+	until(t, nil, func() bool { return x.pool.rest.Load() == 3*parked })
+	if !canWake(t, x) {
+		t.Error("got no run, want one from a parked worker")
+	}
+}
+
+func canWake(t *testing.T, x Executor) bool {
+	var ran atomic.Bool
+	var i Item
+	i.Init(x, func(int) bool { ran.Store(true); return false })
+	i.Wake()
+	until(t, x, ran.Load)
+	return ran.Load()
+}
+
+func TestTheNumberOfWorkersDefaultsToTheCPUs(t *testing.T) {
+	for _, n := range []int{0, -1} {
+		x := NewWorkqueue(n)
+		if got, want := x.Workers(), runtime.GOMAXPROCS(0); got != want {
+			t.Errorf("got %d workers, want %d", got, want)
+		}
+		x.Close()
+	}
+}
+
+func TestParseMakesTheExecutorItNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"inline": "inline", "tasklet": "tasklet", "workqueue": "workqueue(3)",
+	} {
+		x, err := Parse(name, 3)
+		if err != nil {
+			t.Fatalf("got error %v for %q, want none", err, name)
+		}
+		if got := Name(x); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		x.Close()
+	}
+	x, err := Parse("threads", 3)
+	if err == nil || !strings.Contains(err.Error(), `"threads"`) {
+		t.Errorf("got error %v, want one that names the argument", err)
+	}
+	if got := Name(x); got != "none" {
+		t.Errorf("got %q, want none", got)
+	}
+}
