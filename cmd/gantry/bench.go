@@ -38,7 +38,7 @@ func (c *console) printSetup(s perf.Setup) {
 	c.printf("command  %s\n", s.Command)
 	c.printf("version  %s, %s, %s\n", s.Version, s.Go, s.Kernel)
 	c.printf("machine  %s, %d cores, GOMAXPROCS %d\n", s.CPU, s.Cores, s.GOMAXPROCS)
-	c.printf("date     %s\n\n", s.Date.Format(time.RFC3339))
+	c.printf("date     %s, load %.2f\n\n", s.Date.Format(time.RFC3339), s.Load)
 }
 
 // watch shows a progress bar on standard error while something is measured

@@ -97,9 +97,12 @@ func (b *benchDMA) points(cmd *cobra.Command) (points []perf.DMAPoint, err error
 	}
 	if cmd.Flags().Changed("executor") {
 		executors = []string{b.executor}
-		if !slices.Contains(gridExecutors, b.executor) {
+		if !isExecutor(b.executor) {
 			return nil, unknown("executor", b.executor, cmd.CommandPath(), gridExecutors)
 		}
+	}
+	if b.workers != 0 && !slices.Contains(executors, "workqueue") {
+		return nil, usagef("--workers %d: only a work queue has workers, and the executor is %s", b.workers, b.executor)
 	}
 	for _, x := range executors {
 		for _, w := range windows {
@@ -114,6 +117,9 @@ func (b *benchDMA) points(cmd *cobra.Command) (points []perf.DMAPoint, err error
 	}
 	return points, nil
 }
+
+// isExecutor reports whether there is an executor of that name.
+func isExecutor(name string) bool { return slices.Contains(gridExecutors, name) }
 
 func measureDMA(ctx context.Context, c *console, points []perf.DMAPoint, each time.Duration) ([]perf.DMAResult, error) {
 	watch, end := c.watch(each * time.Duration(len(points)))

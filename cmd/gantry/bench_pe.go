@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strconv"
 	"time"
 
@@ -22,15 +23,11 @@ the last needs two CPUs; what is left out is said.`,
 		Example: `  gantry bench pe
   gantry bench pe -D 5s --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d := time.Duration(duration)
 			setup := readSetup()
-			watch, end := c.watch(perf.PETakes(d))
-			defer end()
-			res, err := perf.MeasurePE(cmd.Context(), d, watch)
+			res, err := measurePE(cmd.Context(), c, time.Duration(duration))
 			if err != nil {
 				return err
 			}
-			end()
 			if c.json {
 				return c.emit(struct {
 					Setup perf.Setup `json:"setup"`
@@ -44,6 +41,12 @@ the last needs two CPUs; what is left out is said.`,
 	}
 	cmd.Flags().VarP(&duration, "duration", "D", "time of one part; there are six")
 	return cmd
+}
+
+func measurePE(ctx context.Context, c *console, d time.Duration) (perf.PEResult, error) {
+	watch, end := c.watch(perf.PETakes(d))
+	defer end()
+	return perf.MeasurePE(ctx, d, watch)
 }
 
 func (c *console) printPE(r perf.PEResult) {

@@ -3,6 +3,7 @@ package perf
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -42,7 +43,12 @@ func pin(thread int, set unix.CPUSet) error {
 
 // pinProcess binds every thread of the process. Threads that are started later
 // inherit it from the one that starts them.
+//
+// GOMAXPROCS stays as it is from then on. The runtime would lower it to the
+// number of CPUs that are left, and goroutines that are meant to run side by
+// side would take turns of ten milliseconds.
 func pinProcess(set unix.CPUSet) error {
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0)) // a number that was set is not changed by the runtime
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return fmt.Errorf("list the threads: %w: %w", core.ErrOperatingSystem, err)

@@ -18,7 +18,7 @@ type DMAPoint struct {
 	Window   int    `json:"window"`   // tasks in flight
 	Pairs    int    `json:"pairs"`    // of source and destination bufs, in turn
 	Executor string `json:"executor"` // inline, tasklet or workqueue
-	Workers  int    `json:"workers"`  // of a work queue; 0 is GOMAXPROCS
+	Workers  int    `json:"workers"`  // of a work queue, where 0 asks for GOMAXPROCS; 0 for others
 }
 
 // A DMAResult says how fast DMA tasks copied, beside Go's copy over the same
@@ -32,6 +32,10 @@ type DMAResult struct {
 	AllocsPerOp     float64 `json:"allocs_per_op"`
 	Verified        bool    `json:"verified"` // the contents of every pair
 }
+
+// dmaSlice is long enough for workers to wake up, and for a window that drains
+// at the end of a slice not to count.
+const dmaSlice = 20 * time.Millisecond
 
 // Check says which parameter is wrong and what its limit is.
 func (p DMAPoint) Check() error {
@@ -64,6 +68,7 @@ func MeasureDMA(ctx context.Context, p DMAPoint, d time.Duration, w Watch) (DMAR
 	if err != nil {
 		return res, err
 	}
+	res.Workers = 0
 	if q, ok := x.(*work.Workqueue); ok {
 		res.Workers = q.Workers()
 	}
@@ -96,7 +101,7 @@ func (l *dmaLoop) measure(ctx context.Context, res *DMAResult, d time.Duration, 
 	}
 	res.Verified = true
 	tasks, memcpy := &contender{run: l.run}, &contender{run: l.memcpy}
-	if err := takeTurns(ctx, d, w, tasks, memcpy); err != nil {
+	if err := takeTurns(ctx, d, dmaSlice, w, tasks, memcpy); err != nil {
 		return err
 	}
 	res.AllocsPerOp = allocsPerOp(tasks)

@@ -125,6 +125,9 @@ func (m *modes) slice(ctx context.Context, s *modeSamples, rate, n int) error {
 	go func() { produced <- m.produce(rate, n) }()
 	err := s.consume(ctx, m.pulse.taken.Load()+int64(n))
 	wall := time.Since(start)
+	if err != nil {
+		m.pulse.quit.Store(true)
+	}
 	p := <-produced
 	core.KeepFirst(&err, p.err)
 	cpu = cpuTime(unix.RUSAGE_SELF) - cpu - p.cpu
@@ -149,7 +152,7 @@ func (m *modes) produce(rate, n int) (p produced) {
 	before := cpuTime(unix.RUSAGE_THREAD)
 	p.err = pinThread(m.producerCPU)
 	start, each := time.Now(), time.Second/time.Duration(rate)
-	for i := range n {
+	for i := 0; i < n && !m.pulse.quit.Load(); i++ {
 		for due := time.Duration(i+1) * each; time.Since(start) < due; {
 		}
 		m.pulse.fire()

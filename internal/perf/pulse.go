@@ -27,6 +27,7 @@ type pulse struct {
 	epoch time.Time // of all stamps
 	ring  [pulseRing]atomic.Int64
 	fired atomic.Int64
+	quit  atomic.Bool // nobody takes operations any more
 }
 
 // A beat is the task of a pulse.
@@ -81,6 +82,9 @@ func (p *pulse) close() error {
 func (p *pulse) fire() {
 	i := p.fired.Load()
 	for i-p.taken.Load() >= pulseRing {
+		if p.quit.Load() {
+			return
+		}
 	}
 	p.ring[i%pulseRing].Store(int64(time.Since(p.epoch)))
 	p.fired.Store(i + 1)

@@ -3,6 +3,7 @@ package perf
 import (
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -16,7 +17,8 @@ type Setup struct {
 	GOMAXPROCS int       `json:"gomaxprocs"`
 	Kernel     string    `json:"kernel"`
 	Go         string    `json:"go"`
-	Date       time.Time `json:"date"` // in UTC, to the second
+	Date       time.Time `json:"date"`    // in UTC, to the second
+	Load       float64   `json:"load_1m"` // of the machine before: above 0.5 somebody else is at work
 }
 
 // ReadSetup describes this machine. The command line and the version are the
@@ -31,6 +33,7 @@ func ReadSetup(command []string, version string) Setup {
 		Kernel:     kernel(),
 		Go:         runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH,
 		Date:       time.Now().UTC().Truncate(time.Second),
+		Load:       load(),
 	}
 }
 
@@ -60,4 +63,15 @@ func kernel() string {
 		return unknown
 	}
 	return "Linux " + strings.TrimSpace(string(release))
+}
+
+// load returns the mean number of runnable threads of the last minute.
+func load() float64 {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	v, _ := strconv.ParseFloat(first, 64) // what is no number is as good as unknown
+	return v
 }

@@ -8,11 +8,8 @@ import (
 	"time"
 )
 
-// How long slices are and how many of them make a measurement.
-const (
-	longestSlice = 20 * time.Millisecond
-	fewestRounds = 15
-)
+// fewestRounds is how many slices of each kind make a measurement, at least.
+const fewestRounds = 15
 
 // A contender is one of several things that are compared.
 type contender struct {
@@ -45,10 +42,10 @@ func (w Watch) Part(first, many, of int) Watch {
 }
 
 // takeTurns runs the contenders one after the other, slice by slice, for about
-// d in all, at least 15 rounds. Before that each is run until the size of its
-// slice is known, which warms it up.
-func takeTurns(ctx context.Context, d time.Duration, w Watch, all ...*contender) error {
-	slice, rounds := plan(d, len(all))
+// d in all, at least 15 rounds. No slice is longer than the longest. Before
+// that each is run until the size of its slice is known, which warms it up.
+func takeTurns(ctx context.Context, d, longest time.Duration, w Watch, all ...*contender) error {
+	slice, rounds := plan(d, longest, len(all))
 	for _, c := range all {
 		c.calibrate(slice)
 		c.ns = make([]float64, 0, rounds)
@@ -68,8 +65,8 @@ func takeTurns(ctx context.Context, d time.Duration, w Watch, all ...*contender)
 }
 
 // plan divides d into rounds of one slice for each of n contenders.
-func plan(d time.Duration, n int) (slice time.Duration, rounds int) {
-	slice = min(longestSlice, d/time.Duration(fewestRounds*n))
+func plan(d, longest time.Duration, n int) (slice time.Duration, rounds int) {
+	slice = min(longest, d/time.Duration(fewestRounds*n))
 	slice = max(slice, time.Microsecond)
 	return slice, max(fewestRounds, int(d/(slice*time.Duration(n))))
 }
@@ -113,10 +110,10 @@ func ratio(a, b []float64) float64 {
 }
 
 // allocsPerOp returns the allocations of the whole process for each operation
-// of run: the least of three tries, because strangers can only add to it.
+// of run: the least of five tries, because strangers can only add to it.
 func allocsPerOp(c *contender) float64 {
 	best := math.Inf(1)
-	for range 3 {
+	for range 5 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		did, _ := c.run(c.n)
