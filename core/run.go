@@ -10,12 +10,6 @@ import (
 	"github.com/gantry-rdma/gantry/internal/notify"
 )
 
-// How Run waits. The figures behind these numbers are in docs/performance.md.
-const (
-	shortestNap = 10 * time.Microsecond
-	longestNap  = 100 * time.Microsecond
-)
-
 // pollers is the number of Run loops that are awake, in the whole process.
 var pollers atomic.Int32
 
@@ -23,9 +17,11 @@ var pollers atomic.Int32
 // error it then returns. It asks done (which may be nil) before it first waits
 // and after everything that happened.
 //
-// It polls while there is something to do, backs off from 10 to 100
-// microseconds, and then arms the engine, progresses once more and blocks on
-// the descriptor. When more loops poll than there are CPUs it blocks at once.
+// While there is something to do it polls. When there is nothing, it does what
+// the traffic of late suggests: poll on if the pause is likely to be short,
+// back off with naps of 10 to 100 microseconds if it may be, and else, or when
+// that took too long, arm the engine, progress once more and block on the
+// descriptor. When more loops poll than there are CPUs, it blocks at once.
 func (e *Engine) Run(ctx context.Context, done func() bool) error {
 	s, err := e.openSet("run")
 	if err != nil && StatusOf(err) != ErrNotSupported {
@@ -37,7 +33,7 @@ func (e *Engine) Run(ctx context.Context, done func() bool) error {
 	defer e.interruptWith(ctx)()
 	pollers.Add(1)
 	defer pollers.Add(-1)
-	nap := shortestNap
+	p := pacer{cpus: int32(runtime.GOMAXPROCS(0))}
 	for {
 		if done != nil && done() {
 			return nil
@@ -45,29 +41,32 @@ func (e *Engine) Run(ctx context.Context, done func() bool) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		switch {
-		case e.Progress():
-			nap = shortestNap
-		case nap <= longestNap && !crowded():
-			notify.Nap(nap)
-			nap *= 2
-		case s == nil: // a system without a descriptor to block on
-			notify.Nap(longestNap)
-		default:
+		if e.Progress() {
+			p.busy()
+			continue
+		}
+		switch p.idle(time.Now(), pollers.Load()) {
+		case spin:
+		case nap:
+			notify.Nap(p.nap)
+			p.woke(time.Now())
+		case block:
 			if err := e.block(ctx, s); err != nil {
 				return err
 			}
-			nap = shortestNap
+			p.woke(time.Now())
 		}
 	}
 }
 
-// crowded reports whether more loops poll than there are CPUs for them.
-func crowded() bool { return int(pollers.Load()) > runtime.GOMAXPROCS(0) }
-
 // block arms the engine and parks the goroutine until there is something to
-// do. What became ready before arming is found by the Progress after it.
+// do. What became ready before arming is found by the Progress after it. On a
+// system without a descriptor it naps.
 func (e *Engine) block(ctx context.Context, s *notify.Set) error {
+	if s == nil {
+		notify.Nap(longestNap)
+		return nil
+	}
 	if err := e.RequestNotification(); err != nil {
 		return err
 	}
