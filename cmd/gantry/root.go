@@ -44,6 +44,7 @@ line is wrong. Results go to standard output, everything else to standard error.
 		devicesCommand(c),
 		doctorCommand(c),
 		sampleCommand(c),
+		copyCommand(c),
 		benchCommand(c),
 	)
 	return group(root)
