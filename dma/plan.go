@@ -122,11 +122,11 @@ func (t *Memcpy) giveBack() {
 
 // make fills in the plan of t, whose lists are lent, and finds what is wrong.
 func (p *plan) make(t *Memcpy, dev *device.Device) finding {
-	size, f := p.side(t.src, dev, (*mem.Buf).DataLen, sourceTooLong)
+	size, _, f := p.side(t.src, dev, sourceTooLong)
 	if f.wrong != fine {
 		return f
 	}
-	room, f := p.side(t.dst, dev, (*mem.Buf).Tail, destinationTooLong)
+	_, room, f := p.side(t.dst, dev, destinationTooLong)
 	switch {
 	case f.wrong != fine:
 		return f
@@ -141,30 +141,31 @@ func (p *plan) make(t *Memcpy, dev *device.Device) finding {
 	return p.destination(t, size)
 }
 
-// side walks one list and adds up its bytes.
-func (p *plan) side(list *mem.Buf, dev *device.Device, bytes func(*mem.Buf) int, tooLong wrong) (sum int, f finding) {
+// side walks one list and adds up its data and its room.
+func (p *plan) side(list *mem.Buf, dev *device.Device, tooLong wrong) (data, room int, f finding) {
 	var known *mem.Map
 	n := 0
 	for b := list; b != nil; b = b.Next() {
 		n++
-		sum += bytes(b)
+		data += b.DataLen()
+		room += b.Tail()
 		m := b.Map()
 		if m == known {
 			continue
 		}
 		switch {
 		case !m.Started():
-			return 0, finding{wrong: mapStopped}
+			return 0, 0, finding{wrong: mapStopped}
 		case !m.HasDevice(dev):
-			return 0, finding{wrong: mapOfOtherDevice}
+			return 0, 0, finding{wrong: mapOfOtherDevice}
 		}
 		p.faulting = p.faulting || m.Faulting()
 		known = m
 	}
 	if n > maxBufListLen {
-		return 0, finding{tooLong, n, maxBufListLen}
+		return 0, 0, finding{tooLong, n, maxBufListLen}
 	}
-	return sum, finding{}
+	return data, room, finding{}
 }
 
 // destination checks the size bytes of the destination that will be written.
