@@ -52,7 +52,11 @@ func (c *console) doctor(checks []check) error {
 		}
 	}
 	if c.json {
-		if err := c.emit(map[string]any{"ok": len(failed) == 0, "checks": checks}); err != nil {
+		err := c.emit(struct {
+			OK     bool    `json:"ok"`
+			Checks []check `json:"checks"`
+		}{len(failed) == 0, checks})
+		if err != nil {
 			return err
 		}
 	} else {

@@ -3,8 +3,8 @@ package main
 import "strings"
 
 // nearest returns the word of known that name was most likely meant to be, or
-// "" when none is near: not more than a third of its letters differ, or it
-// begins with what was typed.
+// "" when none is near: not more than half of its letters differ, or it begins
+// with what was typed. Two letters that changed places are two that differ.
 func nearest(name string, known []string) (best string) {
 	least := len(name)
 	for _, k := range known {
@@ -12,7 +12,7 @@ func nearest(name string, known []string) (best string) {
 		if name != "" && strings.HasPrefix(k, name) {
 			d = 0
 		}
-		if d < least && 3*d <= max(len(name), 3) {
+		if d < least && 2*d <= len(name) {
 			least, best = d, k
 		}
 	}
