@@ -109,7 +109,7 @@ func (b *benchDMA) points(cmd *cobra.Command) (points []perf.DMAPoint, err error
 			for _, s := range sizes {
 				p := perf.DMAPoint{Size: s, Window: w, Pairs: b.pairs, Executor: x, Workers: b.workers}
 				if err := p.Check(); err != nil {
-					return nil, usageError{err}
+					return nil, usagef("--%w", err) // it begins with the name of the flag
 				}
 				points = append(points, p)
 			}

@@ -28,28 +28,29 @@ type DMAResult struct {
 	GBytesPerSecond float64 `json:"gbytes_per_s"`        // 1e9 bytes a second
 	MemcpyGBytes    float64 `json:"memcpy_gbytes_per_s"` // the same of Go's copy
 	Ratio           float64 `json:"ratio"`               // the one to the other
-	OpsPerSecond    float64 `json:"ops_per_s"`
-	AllocsPerOp     float64 `json:"allocs_per_op"`
-	Verified        bool    `json:"verified"` // the contents of every pair
+	OpsPerSecond    float64 `json:"ops_per_s"`           // tasks that came back
+	AllocsPerOp     float64 `json:"allocs_per_op"`       // of the whole process
+	Verified        bool    `json:"verified"`            // the contents of every pair
 }
 
 // dmaSlice is long enough for workers to wake up, and for a window that drains
 // at the end of a slice not to count.
 const dmaSlice = 20 * time.Millisecond
 
-// Check says which parameter is wrong and what its limit is.
+// Check says which parameter is wrong, by its JSON key, and what its limit is.
+// The executor is checked where it is made.
 func (p DMAPoint) Check() error {
 	switch {
 	case p.Size < 1 || p.Size > 1<<30:
 		return fmt.Errorf("size %d: 1 to %d bytes are possible: %w", p.Size, 1<<30, core.ErrInvalidValue)
 	case p.Pairs < 1 || p.Pairs > 1<<16:
-		return fmt.Errorf("%d pairs: 1 to %d are possible: %w", p.Pairs, 1<<16, core.ErrInvalidValue)
+		return fmt.Errorf("pairs %d: 1 to %d are possible: %w", p.Pairs, 1<<16, core.ErrInvalidValue)
 	case p.Window < 1 || p.Window > p.Pairs:
 		return fmt.Errorf("window %d: 1 to %d are possible, one for each pair: %w", p.Window, p.Pairs, core.ErrInvalidValue)
 	case p.Workers < 0 || p.Workers > 1024:
-		return fmt.Errorf("%d workers: 0 (one for each CPU) to 1024 are possible: %w", p.Workers, core.ErrInvalidValue)
+		return fmt.Errorf("workers %d: 1 to 1024 are possible, and 0 for one for each CPU: %w", p.Workers, core.ErrInvalidValue)
 	case p.Size > (8<<30)/p.Pairs:
-		return fmt.Errorf("%d pairs of %d bytes: 8 GiB on each side are possible: %w", p.Pairs, p.Size, core.ErrInvalidValue)
+		return fmt.Errorf("size %d: with %d pairs, %d bytes are possible: %w", p.Size, p.Pairs, (8<<30)/p.Pairs, core.ErrInvalidValue)
 	}
 	return nil
 }
@@ -66,7 +67,7 @@ func MeasureDMA(ctx context.Context, p DMAPoint, d time.Duration, w Watch) (DMAR
 	}
 	x, err := work.Parse(p.Executor, p.Workers)
 	if err != nil {
-		return res, err
+		return res, fmt.Errorf("%w: %w", core.ErrInvalidValue, err)
 	}
 	res.Workers = 0
 	if q, ok := x.(*work.Workqueue); ok {

@@ -8,7 +8,7 @@ type ModeResult struct {
 	Achieved   float64 `json:"achieved"`    // as served
 	CPUPercent float64 `json:"cpu_percent"` // of one CPU, without the source of the operations
 	P50        float64 `json:"p50_us"`      // from ready to callback
-	P99        float64 `json:"p99_us"`
+	P99        float64 `json:"p99_us"`      // the same of the slowest in a hundred
 }
 
 // The ways to wait.

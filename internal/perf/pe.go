@@ -20,7 +20,7 @@ type PEResult struct {
 	AllocsPerOp   float64 `json:"allocs_per_op"`     // of the round trip
 
 	WakeResult
-	Modes []ModeResult `json:"modes"`
+	Modes []ModeResult `json:"modes"` // by rate, and poll, event, run at each
 
 	// Skipped says what could not be measured on this machine, and why.
 	Skipped []string `json:"skipped"`

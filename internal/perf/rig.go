@@ -90,7 +90,7 @@ func (r *rig) openDevice() error {
 func (r *rig) makePairs(size, n int) (err error) {
 	region := make([]byte, 2*size*n)
 	for i := range region {
-		region[i] = byte(i ^ i>>8 ^ i>>16)
+		region[i] = byte(i ^ i>>8 ^ i>>16 ^ i>>24) // no two sources alike
 	}
 	if r.memory, err = mem.NewMap(); err != nil {
 		return err

@@ -10,15 +10,15 @@ import (
 
 // A Setup says where figures come from: they mean little without it.
 type Setup struct {
-	Command    string    `json:"command"` // the command line
-	Version    string    `json:"version"` // of Gantry
-	CPU        string    `json:"cpu"`     // the model
-	Cores      int       `json:"cores"`   // that the process may use
-	GOMAXPROCS int       `json:"gomaxprocs"`
-	Kernel     string    `json:"kernel"`
-	Go         string    `json:"go"`
-	Date       time.Time `json:"date"`    // in UTC, to the second
-	Load       float64   `json:"load_1m"` // of the machine before: above 0.5 somebody else is at work
+	Command    string    `json:"command"`    // the command line
+	Version    string    `json:"version"`    // of Gantry
+	CPU        string    `json:"cpu"`        // the model
+	Cores      int       `json:"cores"`      // that the process may use
+	GOMAXPROCS int       `json:"gomaxprocs"` // goroutines that run at once
+	Kernel     string    `json:"kernel"`     // name and release
+	Go         string    `json:"go"`         // version, system and processor
+	Date       time.Time `json:"date"`       // in UTC, to the second
+	Load       float64   `json:"load_1m"`    // of the machine before: above 0.5 somebody else is at work
 }
 
 // ReadSetup describes this machine. The command line and the version are the
