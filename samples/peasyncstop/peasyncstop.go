@@ -28,6 +28,7 @@ type stopping struct {
 	*stage.Stage // the device, the memory, and what was counted
 	engine       *core.Engine
 	dma          *dma.Context
+	inflight     int // tasks, when the context was stopped
 }
 
 func play(s *stage.Stage) (err error) {
@@ -53,8 +54,8 @@ func play(s *stage.Stage) (err error) {
 	for p.dma.State() != core.Idle {
 		p.engine.Progress()
 	}
-	if s.Completed < stopAfter {
-		s.Keep(fmt.Errorf("idle after %d completions, want at least %d: %w", s.Completed, stopAfter, core.ErrUnexpected))
+	if want := tasks - stopAfter + 1; p.inflight != want {
+		s.Keep(fmt.Errorf("stopped with %d tasks in flight, want %d: %w", p.inflight, want, core.ErrUnexpected))
 	}
 	s.Settle(s.Completed, 0, tasks-s.Completed)
 	return nil
@@ -118,7 +119,8 @@ func (p *stopping) copied(t *dma.Memcpy) {
 	p.Release(t)
 	if p.Completed == stopAfter {
 		p.Want("stop with tasks in flight", p.dma.Stop(), core.ErrInProgress)
-		p.Say("stopped with %d tasks in flight", p.dma.Inflight())
+		p.inflight = p.dma.Inflight()
+		p.Say("stopped with %d tasks in flight", p.inflight)
 	}
 }
 

@@ -50,19 +50,18 @@ func play(s *stage.Stage) (err error) {
 		return err
 	}
 
-	// Every task comes back, whatever happened to it.
+	// Every task comes back, whatever happened to it. But the context is not
+	// idle: it waits until all are freed, which the callbacks did not do.
 	for s.Back() < tasks {
 		p.engine.Progress()
 	}
-	if n, state := p.dma.Inflight(), p.dma.State(); n != 0 || state != core.Stopping {
-		s.Keep(fmt.Errorf("%d tasks are in flight and the context is %v, want 0 and %v: %w",
-			n, state, core.Stopping, core.ErrUnexpected))
-	}
 	s.Settle(s.Completed, 1, tasks-1-s.Completed)
+	flying, unfreed, state := p.dma.Inflight(), p.dma.Unfreed(), p.dma.State()
+	s.Say("%d tasks are in flight, %d are not freed, the context is %v", flying, unfreed, state)
+	if flying != 0 || unfreed != tasks || state != core.Stopping {
+		s.Keep(fmt.Errorf("want 0 and %d, and %v: %w", tasks, core.Stopping, core.ErrUnexpected))
+	}
 
-	// But the context is not idle: it waits until all tasks are freed, which
-	// the callbacks did not do, and for Progress.
-	s.Say("nothing is in flight, %d tasks are not freed, the context is %v", p.dma.Unfreed(), p.dma.State())
 	s.ReleaseOwned(p.all[:])
 	for p.dma.State() != core.Idle {
 		p.engine.Progress()
