@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 )
 
@@ -136,27 +135,5 @@ func TestDistanceCountsLetters(t *testing.T) {
 		if got := distance(c.a, c.b); got != c.want {
 			t.Errorf("from %q to %q are %d letters, want %d", c.a, c.b, got, c.want)
 		}
-	}
-}
-
-func TestTablesAreAlignedWrappedOrFields(t *testing.T) {
-	header, rows := []string{"name", "MTU"}, [][]string{{"gantry0", "65536"}, {"gäntry10", "1500"}}
-	want := "name        MTU\ngantry0   65536\ngäntry10   1500"
-	if diff := cmp.Diff(want, aligned(header, rows, []int{1})); diff != "" {
-		t.Errorf("aligned:\n%s", diff)
-	}
-	if got := tableWidth(header, rows); got != 15 {
-		t.Errorf("the width is %d, want 15", got)
-	}
-	var out bytes.Buffer
-	c := &console{out: &out}
-	c.table(header, rows)
-	if diff := cmp.Diff("name\tMTU\ngantry0\t65536\ngäntry10\t1500\n", out.String()); diff != "" {
-		t.Errorf("for a pipe:\n%s", diff)
-	}
-	out.Reset()
-	c.records(header, rows)
-	if diff := cmp.Diff("name  gantry0\nMTU   65536\n\nname  gäntry10\nMTU   1500\n", out.String()); diff != "" {
-		t.Errorf("as records:\n%s", diff)
 	}
 }

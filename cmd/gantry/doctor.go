@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -96,21 +95,4 @@ func (c *console) printChecks(checks []check) {
 		c.printf("%-4s  %-*s  %s\n", k.verdict(), widest, k.Name, strings.Join(lines, "\n"+indent))
 	}
 	c.printf("\n%d checks, %d warnings. What to do stands behind the >.\n", len(checks), warnings)
-}
-
-// wrap breaks text between words into lines of at most width letters, where the
-// words are not longer.
-func wrap(text string, width int) (lines []string) {
-	line := ""
-	for _, word := range strings.Fields(text) {
-		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
-			lines = append(lines, line)
-			line = ""
-		}
-		line = strings.TrimPrefix(line+" "+word, " ")
-	}
-	if line == "" {
-		return lines
-	}
-	return append(lines, line)
 }

@@ -10,7 +10,6 @@ import (
 	"testing/fstest"
 
 	"github.com/gantry-rdma/gantry/internal/probe"
-	"github.com/google/go-cmp/cmp"
 )
 
 // machine makes a System of files, given as path, contents, path, contents.
@@ -84,20 +83,5 @@ func TestPortThatIsTakenSaysByWhom(t *testing.T) {
 	k := checkPort(probe.Local(), "port", "127.0.0.9")
 	if k.OK || k.Required || !strings.Contains(k.Detail, "address already in use") || !strings.Contains(k.Detail, "has it") {
 		t.Errorf("got %+v", k)
-	}
-}
-
-func TestWrapBreaksBetweenWords(t *testing.T) {
-	for _, c := range []struct {
-		text  string
-		width int
-		want  []string
-	}{
-		{"", 10, nil}, {"one", 1, []string{"one"}}, {"one two three", 7, []string{"one two", "three"}},
-		{"a  b\nc", 80, []string{"a b c"}}, {"longerthanwidth x", 5, []string{"longerthanwidth", "x"}},
-	} {
-		if diff := cmp.Diff(c.want, wrap(c.text, c.width)); diff != "" {
-			t.Errorf("%q at %d:\n%s", c.text, c.width, diff)
-		}
 	}
 }

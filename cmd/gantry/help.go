@@ -58,13 +58,21 @@ func printUsage(cmd *cobra.Command) error {
 	return nil
 }
 
-// printCommands lists the sub-commands with a line each.
+// printCommands lists the sub-commands with their descriptions.
 func printCommands(w io.Writer, cmd *cobra.Command) {
 	fmt.Fprint(w, "\nCommands:\n")
+	var shown []*cobra.Command
+	widest := 0
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() || sub.Name() == "help" {
-			fmt.Fprintf(w, "  %-*s  %s\n", cmd.NamePadding(), sub.Name(), sub.Short)
+			shown = append(shown, sub)
+			widest = max(widest, len(sub.Name()))
 		}
+	}
+	indent := strings.Repeat(" ", 2+widest+2)
+	for _, sub := range shown {
+		lines := wrap(sub.Short, helpColumns-len(indent))
+		fmt.Fprintf(w, "  %-*s  %s\n", widest, sub.Name(), strings.Join(lines, "\n"+indent))
 	}
 }
 
@@ -88,3 +96,19 @@ type toggle struct{ pflag.Value }
 
 // Type returns the type for which pflag shows no value.
 func (t toggle) Type() string { return "boolfunc" }
+
+// reflow breaks the lines of text that are too wide for help, and keeps the
+// rest of a line under its beginning.
+func reflow(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(strings.ReplaceAll(text, "    \t", "        ")) {
+		words := strings.TrimLeft(line, " ")
+		indent := line[:len(line)-len(words)]
+		if len(line) <= helpColumns {
+			b.WriteString(line)
+			continue
+		}
+		b.WriteString(indent + strings.Join(wrap(words, helpColumns-len(indent)), "\n"+indent) + "\n")
+	}
+	return b.String()
+}

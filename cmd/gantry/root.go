@@ -28,6 +28,7 @@ func run(args []string, out, errOut io.Writer) int {
 
 // rootCommand makes the tree of all commands, each from a file of its own.
 func rootCommand(c *console) *cobra.Command {
+	cobra.EnableCommandSorting = false // the order below is the one to read them in
 	root := &cobra.Command{
 		Use:   "gantry",
 		Short: "a software DPU: devices, DMA, samples and benchmarks",

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/gantry-rdma/gantry/samples"
 	"github.com/spf13/cobra"
@@ -82,11 +84,13 @@ func oneSampleCommand(c *console, s samples.Sample) *cobra.Command {
 		return c.runSample(s, args)
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		c.printf("%s\n\nUsage:\n  %s\n\n", s.Summary, cmd.UseLine())
-		if _, err := s.Run([]string{"-h"}, c.out, c.err); err != nil {
+		var flags bytes.Buffer
+		if _, err := s.Run([]string{"-h"}, &flags, c.err); err != nil {
 			c.notef("%v", err)
 		}
-		c.printf("\nFlags of every command:\n%s", flagHelp(cmd.InheritedFlags()))
+		c.printf("%s\n\nUsage:\n  %s\n\n", s.Summary, cmd.UseLine())
+		c.printf("%s\n\n", reflow(strings.TrimRight(flags.String(), "\n")))
+		c.printf("Flags of every command:\n%s", flagHelp(cmd.InheritedFlags()))
 	})
 	return cmd
 }
