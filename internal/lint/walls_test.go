@@ -18,6 +18,7 @@ var may = map[string][]string{
 	"mem":              {"core", "device", "internal/sys"},
 	"work":             {"internal/ring"},
 	"dma":              {"core", "device", "mem", "work", "internal/ring", "internal/sys"},
+	"roce":             {},
 	"internal/ring":    {},
 	"internal/notify":  {},
 	"internal/sys":     {},
