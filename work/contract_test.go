@@ -27,18 +27,18 @@ func TestWakeRunsAnIdleItemOnce(t *testing.T) {
 // A stress test does not see the difference: a wake from another goroutine is
 // soon followed by the next. From inside, nobody else helps.
 func TestWakeFromInsideARunCausesAnother(t *testing.T) {
-	forEach(t, func(t *testing.T, x Executor) {
+	forEachWake(t, func(t *testing.T, x Executor, wake func(*Item)) {
 		var runs atomic.Int64
 		var i Item
 		i.Init(x, func(int) bool {
 			if runs.Add(1) == 1 {
-				i.Wake()
-				i.Wake() // many wakes, one more run
+				wake(&i)
+				wake(&i) // many wakes, one more run
 				checkState(t, &i, Armed)
 			}
 			return false
 		})
-		i.Wake()
+		wake(&i)
 		until(t, x, func() bool { return runs.Load() == 2 && i.State() == Idle })
 		if got := i.Scheduled(); got != 1 {
 			t.Errorf("got %d schedules, want 1: the item never was idle", got)
@@ -47,12 +47,17 @@ func TestWakeFromInsideARunCausesAnother(t *testing.T) {
 	})
 }
 
-func TestNoWakeIsLost(t *testing.T) {
-	wakes := map[string]func(*Item){"Wake": (*Item).Wake, "WakePublished": (*Item).WakePublished}
-	for name, wake := range wakes {
-		t.Run(name, func(t *testing.T) { forEach(t, func(t *testing.T, x Executor) { noWakeIsLost(t, x, wake) }) })
-	}
+// forEachWake is forEach for both ways to wake an item.
+func forEachWake(t *testing.T, f func(t *testing.T, x Executor, wake func(*Item))) {
+	t.Run("Wake", func(t *testing.T) {
+		forEach(t, func(t *testing.T, x Executor) { f(t, x, (*Item).Wake) })
+	})
+	t.Run("WakePublished", func(t *testing.T) {
+		forEach(t, func(t *testing.T, x Executor) { f(t, x, (*Item).WakePublished) })
+	})
 }
+
+func TestNoWakeIsLost(t *testing.T) { forEachWake(t, noWakeIsLost) }
 
 func noWakeIsLost(t *testing.T, x Executor, wake func(*Item)) {
 	const wakers, each = 8, 10_000

@@ -126,6 +126,7 @@ func TestCloseFromInsideReturnsAtOnce(t *testing.T) {
 		i.Init(x, func(int) bool {
 			deep(200, i.Close) // the stack walk must find the run
 			i.Enable()
+			checkState(t, &i, Draining)
 			i.Disable()
 			checkState(t, &i, Draining)
 			return true
@@ -177,13 +178,18 @@ func TestDisableDropsWhatIsQueuedAndNotStarted(t *testing.T) {
 		if !serial(x) {
 			t.Skip("needs an executor that one run keeps busy")
 		}
-		b := newBlocker(t, x, false)
-		b.Wake()
-		<-b.entered
-		var runs atomic.Int64
-		var i Item
+		first, b := newBlocker(t, x, false), newBlocker(t, x, false)
+		first.Wake()
+		<-first.entered
+		var runs, others atomic.Int64
+		var i, other Item
 		i.Init(x, func(int) bool { runs.Add(1); return false })
+		other.Init(x, func(int) bool { others.Add(1); return false })
+		b.Wake()
 		i.Wake()
+		other.Wake()
+		first.release <- struct{}{}
+		<-b.entered // i and other are next
 		i.Disable() // returns, although nobody can run it now
 		checkState(t, &i, Drained)
 		checkCounts(t, &i)
@@ -194,7 +200,10 @@ func TestDisableDropsWhatIsQueuedAndNotStarted(t *testing.T) {
 		i.Enable()
 		i.Wake()
 		b.release <- struct{}{}
-		until(t, x, func() bool { return runs.Load() == 1 && i.State() == Idle })
+		until(t, x, func() bool { return others.Load() == 1 && settled(&i)() })
+		if got := runs.Load(); got != 1 {
+			t.Errorf("got %d runs, want 1", got)
+		}
 		checkCounts(t, &i)
 		if got := i.Scheduled(); got != 3 {
 			t.Errorf("got %d schedules, want 3", got)

@@ -28,7 +28,7 @@ type pool struct {
 	closed atomic.Bool
 	budget int
 	size   int
-	spin   int // looks at an empty queue before a worker parks
+	looks  int // at an empty queue before a worker parks
 	_      [24]byte
 
 	mu      sync.Mutex
@@ -50,11 +50,14 @@ const (
 	parked    uint64 = 1
 )
 
-func (p *pool) start(n, budget int) {
+// start starts n workers. Each looks a number of times at an empty queue
+// before it parks: not at all on a single CPU, where looking keeps away what it
+// looks for.
+func (p *pool) start(n, budget, looks int) {
 	p.size, p.budget = n, budget
 	p.parked = make([]*worker, 0, n)
 	if runtime.GOMAXPROCS(0) > 1 {
-		p.spin = spinLooks
+		p.looks = looks
 	}
 	for range n {
 		w := &worker{wake: make(chan struct{}, 1)}

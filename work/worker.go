@@ -36,7 +36,7 @@ func (p *pool) work(w *worker) {
 // and empty.
 func (p *pool) wait(w *worker) bool {
 	if w.beginSearch(p) {
-		for range p.spin {
+		for range p.looks {
 			runtime.Gosched()
 			if p.pending() {
 				return true

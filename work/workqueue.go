@@ -20,7 +20,7 @@ func NewWorkqueue(n int) *Workqueue {
 		n = runtime.GOMAXPROCS(0)
 	}
 	x := new(Workqueue)
-	x.pool.start(n, Budget)
+	x.pool.start(n, Budget, spinLooks)
 	return x
 }
 

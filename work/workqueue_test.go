@@ -3,6 +3,7 @@ package work
 import (
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -32,18 +33,13 @@ func TestWorkersRunDifferentItemsAtOnce(t *testing.T) {
 func TestOneWakeAfterAnotherCallsMoreWorkers(t *testing.T) {
 	for range 200 {
 		x := NewWorkqueue(3)
-		both := make(chan struct{}, 2)
+		var all sync.WaitGroup
+		all.Add(3)
 		var gate, a, b Item
-		run := func(int) bool { both <- struct{}{}; return false }
+		run := func(int) bool { all.Done(); all.Wait(); return false }
 		a.Init(x, run)
 		b.Init(x, run)
-		gate.Init(x, func(int) bool {
-			a.Wake()
-			b.Wake()
-			<-both
-			<-both
-			return false
-		})
+		gate.Init(x, func(int) bool { a.Wake(); b.Wake(); return run(0) })
 		until(t, nil, func() bool { return x.pool.rest.Load() == 3*parked })
 		gate.Wake()
 		until(t, nil, settled(&gate))
@@ -93,6 +89,26 @@ func canWake(t *testing.T, x Executor) bool {
 	i.Wake()
 	until(t, x, ran.Load)
 	return ran.Load()
+}
+
+// A waker that wakes again as soon as it has seen the run meets a worker that
+// is about to park: without a search the worker does so each time.
+func TestNoWakeIsLostByAWorkerThatParks(t *testing.T) {
+	for _, looks := range []int{0, 1, spinLooks} {
+		x := new(Workqueue)
+		x.pool.start(1, Budget, looks)
+		var ran atomic.Int64
+		var i Item
+		i.Init(x, func(int) bool { ran.Add(1); return false })
+		for n := range int64(20_000) {
+			i.Wake()
+			until(t, nil, func() bool { return ran.Load() > n && i.State() == Idle })
+			for range n % 50 { // arrive a little later each time
+				ran.Load()
+			}
+		}
+		x.Close()
+	}
 }
 
 func TestTheNumberOfWorkersDefaultsToTheCPUs(t *testing.T) {
