@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/gantry-rdma/gantry/core"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -32,7 +33,7 @@ func (c *console) emit(v any) error {
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		return fmt.Errorf("print the result as JSON: %w", err)
+		return fmt.Errorf("write the result as JSON: %w", err)
 	}
 	return nil
 }
@@ -48,16 +49,39 @@ func (c *console) notef(format string, args ...any) {
 	}
 }
 
+// results is standard output, and remembers whether all of it was written: on a
+// full disk a command that printed nothing must not end well.
+type results struct {
+	to   io.Writer
+	lost error // the first one
+}
+
+// Write implements io.Writer.
+func (r *results) Write(b []byte) (int, error) {
+	n, err := r.to.Write(b)
+	core.KeepFirst(&r.lost, err)
+	return n, err
+}
+
+// file returns the file behind w, or nil.
+func file(w io.Writer) *os.File {
+	if r, ok := w.(*results); ok {
+		w = r.to
+	}
+	f, _ := w.(*os.File)
+	return f
+}
+
 // isTerminal reports whether somebody reads w on a screen.
 func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	f := file(w)
+	return f != nil && term.IsTerminal(int(f.Fd()))
 }
 
 // width returns how many columns a line of results may have: those of the
 // terminal, or 80 where there is none.
 func (c *console) width() int {
-	if f, ok := c.out.(*os.File); ok {
+	if f := file(c.out); f != nil {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
 			return w
 		}

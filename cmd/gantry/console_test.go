@@ -137,3 +137,20 @@ func TestDistanceCountsLetters(t *testing.T) {
 		}
 	}
 }
+
+// full is a disk without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestResultsThatCannotBeWrittenAreAFailure(t *testing.T) {
+	for _, args := range [][]string{
+		{"version"}, {"version", "--json"}, {"devices"}, {"--help"}, {"sample", "list"}, {"sample", "pe_polling"},
+	} {
+		var errOut bytes.Buffer
+		code := run(args, full{}, &errOut)
+		if code != exitFailed || !strings.Contains(errOut.String(), syscall.ENOSPC.Error()) {
+			t.Errorf("%v: exit code %d, stderr %q", args, code, errOut.String())
+		}
+	}
+}

@@ -22,8 +22,14 @@ const (
 // run is the whole program: it carries out one command line and returns the
 // exit code.
 func run(args []string, out, errOut io.Writer) int {
-	c := &console{out: out, err: errOut}
-	return c.execute(rootCommand(c), args)
+	r := &results{to: out}
+	c := &console{out: r, err: errOut}
+	code := c.execute(rootCommand(c), args)
+	if code == exitGood && r.lost != nil {
+		c.notef("not all of the result could be written: %v", r.lost)
+		return exitFailed
+	}
+	return code
 }
 
 // rootCommand makes the tree of all commands, each from a file of its own.
