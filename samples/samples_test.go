@@ -190,6 +190,8 @@ func TestDeviceIsOpenedByAddress(t *testing.T) {
 
 // A wake-up that is lost is lost for good here: nothing else ends the wait. The
 // executors that copy on other goroutines can be too early or too late for it.
+// The moment is short, so this is the sample under load and no proof: the
+// sharp test is TestNoWakeUpIsLost of package core.
 func TestEventLosesNoWakeUp(t *testing.T) {
 	event := samples.List()[1]
 	done := make(chan error, 1)
