@@ -126,13 +126,18 @@ func (l *lane) init(d *Context, i int) {
 	l.item.Init(d.executor, l.run)
 }
 
-// run copies up to budget steps.
+// run copies up to budget steps. Inside Progress, which reports one task, it
+// ends with the first task that is finished: so what is behind that one can
+// still be flushed, and its bytes are still in the cache for the callback.
 func (l *lane) run(budget int) (more bool) {
 	for budget > 0 {
 		if l.now.task == nil && !l.take() {
 			return false
 		}
 		budget -= l.step(budget)
+		if l.d.inline && l.now.task == nil {
+			break
+		}
 	}
 	return l.now.task != nil || !l.d.parts.empty()
 }

@@ -65,3 +65,28 @@ func TestSmallCopyStaysOnOneLane(t *testing.T) {
 	}
 	r.run(1)
 }
+// Inside Progress one task is copied and reported, then the next: what is
+// behind it is untouched, and a stop in the callback flushes it.
+func TestInlineCopiesNotAheadOfTheCallbacks(t *testing.T) {
+	r := newRig(t, nil, 16, 64<<10)
+	r.want("configure", r.dma.ConfigureMemcpy(func(m *Memcpy) {
+		r.succeeded(m)
+		if len(r.ok) == 8 {
+			_ = r.dma.Stop()
+		}
+	}, r.fell, 16), nil)
+	r.want("start", r.dma.Start(), nil)
+	for i := range 16 {
+		pattern(r.region[i*64:][:64], 1)
+		r.want("submit", r.alloc(r.src(i*64, 64, 1), r.dst(4096+i*64, 64, 1)).Submit(), nil)
+	}
+	r.run(16)
+	if len(r.ok) != 8 || len(r.failed) != 8 {
+		t.Errorf("%d completed and %d flushed, want 8 and 8", len(r.ok), len(r.failed))
+	}
+	for i, b := range r.region[4096+8*64 : 4096+16*64] {
+		if b != 0 {
+			t.Fatalf("byte %d of a flushed task was copied", i)
+		}
+	}
+}
