@@ -65,6 +65,7 @@ func TestSmallCopyStaysOnOneLane(t *testing.T) {
 	}
 	r.run(1)
 }
+
 // Inside Progress one task is copied and reported, then the next: what is
 // behind it is untouched, and a stop in the callback flushes it.
 func TestInlineCopiesNotAheadOfTheCallbacks(t *testing.T) {
