@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"syscall"
 
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/internal/probe"
@@ -97,7 +98,7 @@ func checkFaults() check {
 		Detail: "reading a mapped page that is gone is an error, and not the end"}
 	if err != nil {
 		k.Detail = err.Error()
-		k.Advice = "use files that nobody shortens meanwhile, or see that the folder for temporary files is writable"
+		k.Advice = "map only files that nobody shortens meanwhile; on Linux, look at the limit of open files (ulimit -n)"
 	}
 	return k
 }
@@ -157,6 +158,9 @@ func checkPort(s probe.System, name, host string) check {
 	}
 	k.Detail = err.Error()
 	k.Advice = fmt.Sprintf("RoCE on %s needs this port, copies do not", host)
+	if errors.Is(err, syscall.EADDRNOTAVAIL) {
+		k.Advice += ": bring the interface lo up, and enable IPv6 for an IPv6 address"
+	}
 	if h := s.HoldersOfUDP(rocePort); len(h) > 0 {
 		k.Detail += "; " + holders(h, s.Module("rdma_rxe"))
 		k.Advice += ": stop who has it, or use another address"
@@ -217,7 +221,7 @@ func checkOffload(name, what string, err error) check {
 		k.Detail = "not on this system: one system call per packet"
 	case err != nil:
 		k.Detail = err.Error()
-		k.Advice = "RoCE works without, one system call per packet; Linux has it since 5.0"
+		k.Advice = "RoCE works without, one system call per packet; Linux has it since 5.0, where the interface lo is up"
 	}
 	return k
 }

@@ -77,7 +77,7 @@ func oneSampleCommand(c *console, s samples.Sample) *cobra.Command {
 			return cmd.Help()
 		}
 		args = slices.DeleteFunc(args, func(a string) bool {
-			is := a == "--json" || a == "-json"
+			is := a == "--json" || a == "-json" || a == "--json=true"
 			c.json = c.json || is
 			return is
 		})

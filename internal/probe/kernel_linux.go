@@ -19,6 +19,16 @@ func Memlock() (max uint64, err error) {
 	return r.Cur, err
 }
 
+// scratch makes a file that goes away with its last descriptor, and needs no
+// folder that can be written to.
+func scratch() (*os.File, error) {
+	fd, err := unix.MemfdCreate("probe", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	return os.NewFile(uintptr(fd), "probe"), nil
+}
+
 // What the probes of the offloads send: two segments.
 const (
 	segment  = 1000

@@ -2,7 +2,10 @@
 
 package probe
 
-import "errors"
+import (
+	"errors"
+	"os"
+)
 
 // Memlock returns how many bytes this process may lock into memory: here,
 // errors.ErrUnsupported.
@@ -15,3 +18,13 @@ func UDPSegment() error { return errors.ErrUnsupported }
 // UDPReceive tries generic receive offload, which is Linux's:
 // errors.ErrUnsupported.
 func UDPReceive() error { return errors.ErrUnsupported }
+
+// scratch makes a file without a name, where the system lets an open file lose
+// it.
+func scratch() (*os.File, error) {
+	f, err := os.CreateTemp("", "gantry-probe-*")
+	if err == nil {
+		_ = os.Remove(f.Name())
+	}
+	return f, err
+}

@@ -29,11 +29,10 @@ func HugePage() (bool, error) {
 // FaultSafeCopy reads a mapped file whose end was cut off, which must be an
 // error and not the end of the process.
 func FaultSafeCopy() error {
-	f, err := os.CreateTemp("", "gantry-probe-*")
+	f, err := scratch()
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
 	defer f.Close()
 	size := os.Getpagesize()
 	if err := f.Truncate(int64(size)); err != nil {
