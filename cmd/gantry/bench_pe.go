@@ -65,7 +65,7 @@ func (c *console) printPE(r perf.PEResult) {
 	}
 	if len(r.Modes) > 0 {
 		c.printf("\n")
-		c.printModes(r.Modes)
+		c.printModes(r.ModesResult)
 	}
 	for _, s := range r.Skipped {
 		c.notef("left out: %s", s)
@@ -83,12 +83,18 @@ func (c *console) printWakes(wakes []perf.WakePoint) {
 	c.table([]string{"wake-up, us", "engine p50", "p99", "eventfd p50", "p99", "ratio"}, rows, 1, 2, 3, 4, 5)
 }
 
-func (c *console) printModes(modes []perf.ModeResult) {
+func (c *console) printModes(r perf.ModesResult) {
 	var rows [][]string
-	for _, m := range modes {
+	for _, m := range r.Modes {
 		rows = append(rows, []string{
 			m.Mode, strconv.Itoa(m.Rate), number(m.Achieved), number(m.CPUPercent), number(m.P50), number(m.P99),
 		})
 	}
 	c.table([]string{"mode", "ops/s", "achieved", "CPU %", "p50 us", "p99 us"}, rows, 1, 2, 3, 4, 5)
+	rows = nil
+	for _, x := range r.RunToBetter {
+		rows = append(rows, []string{strconv.Itoa(x.Rate), number(x.P50), number(x.CPU)})
+	}
+	c.printf("\n")
+	c.table([]string{"run to the better of both, ops/s", "p50", "CPU"}, rows, 0, 1, 2)
 }

@@ -25,42 +25,42 @@ const (
 // clock all the time. Everything else of the process is bound to another CPU
 // meanwhile, and what it uses of that is the cost of the mode: all threads
 // count, since Engine.Run parks in Go's poller, which other threads serve.
-func MeasureModes(ctx context.Context, d time.Duration, w Watch) (results []ModeResult, err error) {
+func MeasureModes(ctx context.Context, d time.Duration, w Watch) (res ModesResult, err error) {
+	res = noModes()
 	cpus, all, err := allowedCPUs()
 	if err != nil {
-		return nil, err
+		return res, err
 	}
 	if len(cpus) < 2 || runtime.GOMAXPROCS(0) < 2 {
-		return []ModeResult{}, fmt.Errorf("%d CPUs and GOMAXPROCS %d, and both must be 2 or more: %w",
+		return res, fmt.Errorf("%d CPUs and GOMAXPROCS %d, and both must be 2 or more: %w",
 			len(cpus), runtime.GOMAXPROCS(0), core.ErrNotSupported)
 	}
 	if err := pinProcess(only(cpus[0])); err != nil {
-		return nil, err
+		return res, err
 	}
 	defer func() { core.KeepFirst(&err, pinProcess(all)) }()
 	for i, rate := range modeRates {
 		part := w.Part(i, 1, len(modeRates))
-		three, err := measureRate(ctx, rate, d/time.Duration(len(modeRates)), cpus[1], part)
-		if err != nil {
-			return nil, err
+		if err := res.measureRate(ctx, rate, d/time.Duration(len(modeRates)), cpus[1], part); err != nil {
+			return res, err
 		}
-		results = append(results, three...)
 	}
-	return results, nil
+	return res, nil
 }
 
 // measureRate lets the modes take turns at one rate.
-func measureRate(ctx context.Context, rate int, d time.Duration, producerCPU int, w Watch) ([]ModeResult, error) {
+func (r *ModesResult) measureRate(ctx context.Context, rate int, d time.Duration, producerCPU int, w Watch) error {
 	m, err := newModes(producerCPU)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	each := d / 3
 	slice := min(longestModeSlice, each/fewestModeRounds)
 	rounds := max(fewestModeRounds, int(each/max(slice, 1)))
-	all := []*modeSamples{
-		{mode: modePoll, consume: m.poll}, {mode: modeEvent, consume: m.event}, {mode: modeRun, consume: m.run},
-	}
+	poll := &modeSamples{mode: modePoll, consume: m.poll}
+	event := &modeSamples{mode: modeEvent, consume: m.event}
+	run := &modeSamples{mode: modeRun, consume: m.run}
+	all := []*modeSamples{poll, event, run}
 	n := max(fewestOps, int(slice.Seconds()*float64(rate)))
 	for i := range rounds {
 		for _, s := range all {
@@ -74,14 +74,16 @@ func measureRate(ctx context.Context, rate int, d time.Duration, producerCPU int
 		w.step(i+1, rounds)
 	}
 	core.KeepFirst(&err, m.pulse.close())
-	var results []ModeResult
 	for _, s := range all {
-		results = append(results, ModeResult{
+		r.Modes = append(r.Modes, ModeResult{
 			Mode: s.mode, Rate: rate, Achieved: median(s.rate), CPUPercent: median(s.cpu),
 			P50: median(s.p50), P99: median(s.p99),
 		})
 	}
-	return results, err
+	r.RunToBetter = append(r.RunToBetter, RunRatio{
+		Rate: rate, P50: ratio(run.p50, better(poll.p50, event.p50)), CPU: ratio(run.cpu, better(poll.cpu, event.cpu)),
+	})
+	return err
 }
 
 // modeSamples holds the figures of one mode, one of each for every slice.

@@ -11,6 +11,6 @@ import (
 )
 
 // MeasureModes answers core.ErrNotSupported: an engine has no descriptor here.
-func MeasureModes(context.Context, time.Duration, Watch) ([]ModeResult, error) {
-	return []ModeResult{}, fmt.Errorf("an engine has no descriptor on this system: %w", core.ErrNotSupported)
+func MeasureModes(context.Context, time.Duration, Watch) (ModesResult, error) {
+	return noModes(), fmt.Errorf("an engine has no descriptor on this system: %w", core.ErrNotSupported)
 }

@@ -20,7 +20,7 @@ type PEResult struct {
 	AllocsPerOp   float64 `json:"allocs_per_op"`     // of the round trip
 
 	WakeResult
-	Modes []ModeResult `json:"modes"` // by rate, and poll, event, run at each
+	ModesResult
 
 	// Skipped says what could not be measured on this machine, and why.
 	Skipped []string `json:"skipped"`
@@ -51,7 +51,7 @@ func PETakes(d time.Duration) time.Duration { return partsOfPE * d }
 // MeasurePE measures the calls of tasks for d, wake-ups for d, and the modes
 // of waiting for 4*d. What the system cannot do is named in Skipped.
 func MeasurePE(ctx context.Context, d time.Duration, w Watch) (res PEResult, err error) {
-	res.Modes, res.Skipped = []ModeResult{}, []string{}
+	res.Skipped = []string{}
 	if err = res.measureVerbs(ctx, d, w.Part(0, partsOfVerbs, partsOfPE)); err != nil {
 		return res, err
 	}
@@ -59,7 +59,7 @@ func MeasurePE(ctx context.Context, d time.Duration, w Watch) (res PEResult, err
 	if err = res.skip("wake-ups", err); err != nil {
 		return res, err
 	}
-	res.Modes, err = MeasureModes(ctx, partsOfModes*d, w.Part(partsOfVerbs+partsOfWake, partsOfModes, partsOfPE))
+	res.ModesResult, err = MeasureModes(ctx, partsOfModes*d, w.Part(partsOfVerbs+partsOfWake, partsOfModes, partsOfPE))
 	return res, res.skip("modes", err)
 }
 

@@ -34,6 +34,12 @@ func TestPEIsComplete(t *testing.T) {
 	if len(res.Modes) != 3*len(modeRates) || len(res.Wakes) != 2 || len(res.Skipped) != 0 || last != 1 {
 		t.Errorf("watched until %v, got %+v", last, res)
 	}
+	for i, r := range res.RunToBetter {
+		wantPositive(t, r, "cpu")
+		if r.Rate != modeRates[i] || len(res.RunToBetter) != len(modeRates) {
+			t.Errorf("got ratios %+v", res.RunToBetter)
+		}
+	}
 	for _, m := range res.Modes {
 		wantPositive(t, m, "cpu_percent") // the clock of the CPU's use may be coarse
 		if m.P99 < m.P50 || m.Achieved > 1.05*float64(m.Rate) {

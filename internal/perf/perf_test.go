@@ -128,6 +128,39 @@ func TestVerifySeesWrongContents(t *testing.T) {
 	}
 }
 
+// However far behind a worker leaves one of the tasks, no pair is left out.
+func TestVerifyCopiesThePairsOfALateTask(t *testing.T) {
+	for _, window := range []int{1, 3, 8, 32} {
+		l := new(dmaLoop)
+		var late *dma.Memcpy // the first task comes back when no other is left
+		done := func(t *dma.Memcpy) {
+			if t == l.tasks[0] {
+				late = t
+			} else {
+				l.completed(t)
+			}
+			if late != nil && l.done == l.todo-1 {
+				t, late = late, nil
+				l.completed(t)
+			}
+		}
+		var err error
+		if l.rig, err = newRig(nil, 64, 32, window, done); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.takeTasks(window); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.verify(); err != nil {
+			t.Errorf("window %d: %v", window, err)
+		}
+		l.freeTasks()
+		if err := l.rig.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A task that fails ends the slice, and the measurement says why.
 func TestAFailedTaskEndsTheSlice(t *testing.T) {
 	l := new(dmaLoop)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"testing"
 	"time"
 )
@@ -43,6 +44,13 @@ func TestRatioPairsWhatRanTogether(t *testing.T) {
 		if got := ratio(c.a, c.b); got != c.want {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+func TestBetterIsTheSmallerOfEachPair(t *testing.T) {
+	got := better([]float64{1, 5, 3}, []float64{2, 4, 3, 0})
+	if !slices.Equal(got, []float64{1, 4, 3}) {
+		t.Errorf("got %v", got)
 	}
 }
 
