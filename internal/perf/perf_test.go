@@ -130,7 +130,7 @@ func TestVerifySeesWrongContents(t *testing.T) {
 
 // However far behind a worker leaves one of the tasks, no pair is left out.
 func TestVerifyCopiesThePairsOfALateTask(t *testing.T) {
-	for _, window := range []int{1, 3, 8, 32} {
+	for _, window := range []int{3, 8, 32} {
 		l := new(dmaLoop)
 		var late *dma.Memcpy // the first task comes back when no other is left
 		done := func(t *dma.Memcpy) {
