@@ -92,7 +92,11 @@ func (b *backend) push(m *Memcpy) {
 
 // Flush wakes a lane for what was queued.
 func (b *backend) Flush() {
-	b.lanes[0].item.Wake()
+	if b.executor == nil {
+		b.alone.due = true
+	} else {
+		b.lanes[0].item.Wake()
+	}
 	if b.inline {
 		b.Notify() // only Poll can do it
 	}

@@ -44,8 +44,9 @@ type Context struct {
 	device *device.Device
 	tasks  core.TaskPool[Memcpy, *Memcpy]
 
-	executor work.Executor
-	driver   driver // the executor, if Poll can do its work
+	executor work.Executor // nil if alone does the work
+	alone    alone
+	driver   driver // alone or the executor, if Poll can do its work
 	inline   bool   // nobody else does
 	lanes    []lane
 	parts    parts // to be copied
@@ -70,7 +71,7 @@ func New(dev *device.Device) (*Context, error) {
 	d := &Context{device: dev}
 	d.Init((*backend)(d), "dma")
 	d.tasks.Init(&d.Context, "dma memcpy")
-	d.setExecutor(work.NewInline())
+	d.setExecutor(nil)
 	return d, nil
 }
 
@@ -99,15 +100,12 @@ func (d *Context) ConfigureMemcpy(ok, fail func(*Memcpy), n int) error {
 	return d.tasks.Configure(ok, fail, n, maxTasks)
 }
 
-// SetExecutor chooses where tasks are copied; nil is an inline executor of the
-// context's own. The caller keeps x, and closes it after Destroy. It answers
+// SetExecutor chooses where tasks are copied; nil is inside Progress, as with an
+// inline executor, and cheaper, since nobody else can have a part in it. The caller keeps x, and closes it after Destroy. It answers
 // core.ErrBadState when the context is not idle.
 func (d *Context) SetExecutor(x work.Executor) error {
 	if d.State() != core.Idle {
 		return fmt.Errorf("dma: set the executor: the context is %v: %w", d.State(), core.ErrBadState)
-	}
-	if x == nil {
-		x = work.NewInline()
 	}
 	d.closeLanes()
 	d.setExecutor(x)
@@ -115,16 +113,20 @@ func (d *Context) SetExecutor(x work.Executor) error {
 }
 
 func (d *Context) setExecutor(x work.Executor) {
-	d.executor = x
-	d.driver, _ = x.(driver)
-	_, d.inline = x.(*work.Inline)
 	n := 1
 	if w, ok := x.(interface{ Workers() int }); ok {
 		n = w.Workers()
 	}
+	d.executor = x
 	d.lanes = make([]lane, n)
 	for i := range d.lanes {
 		d.lanes[i].init(d, i)
+	}
+	d.driver, _ = x.(driver)
+	_, d.inline = x.(*work.Inline)
+	if x == nil {
+		d.alone = alone{lane: &d.lanes[0]}
+		d.driver, d.inline = &d.alone, true
 	}
 }
 
@@ -134,7 +136,7 @@ func (d *Context) closeLanes() {
 	}
 }
 
-// Executor returns where tasks are copied.
+// Executor returns where tasks are copied; nil for inside Progress.
 func (d *Context) Executor() work.Executor { return d.executor }
 
 // SetOrderedCompletions makes callbacks come in the order of the submits, also

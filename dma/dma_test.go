@@ -33,7 +33,8 @@ var executors = []struct {
 	name string
 	make func() work.Executor
 }{
-	{"inline", func() work.Executor { return nil }},
+	{"alone", func() work.Executor { return nil }},
+	{"inline", func() work.Executor { return work.NewInline() }},
 	{"tasklet", func() work.Executor { return work.NewTasklet() }},
 	{"workqueue1", func() work.Executor { return work.NewWorkqueue(1) }},
 	{"workqueue3", func() work.Executor { return work.NewWorkqueue(3) }},
