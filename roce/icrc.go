@@ -167,10 +167,12 @@ func (f Flow) Sum(p Packet, id Ident) uint32 {
 // Check verifies the ICRC of a packet whose IPv4 header nobody saw. It first
 // takes the Ident to be guess: Segment(0) for a datagram that came alone, the
 // index for one that was merged with others. If that is wrong it looks for the
-// Ident that makes the ICRC right, and returns it; then 17 bits of the 32 are
-// used up, and random damage passes once in 2^15 packets, or in 2^16 if the
-// caller insists on DF. Who knows that the peer numbers as expected may refuse
-// every answer but the guess.
+// Ident that makes the ICRC right, and returns it.
+//
+// What was found has used up 17 bits of the 32: random damage passes once in
+// 2^15 packets. A caller that refuses an Ident without DF, which RoCEv2 senders
+// set, halves that and notices every single flipped bit in packets up to the
+// largest MTU. One that knows how the peer numbers may refuse all but the guess.
 //
 // With IPv6 everything covered is known, and the check is full.
 func (f Flow) Check(p Packet, guess Ident) (id Ident, ok bool) {

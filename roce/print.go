@@ -13,7 +13,10 @@ func (p Packet) Append(b []byte) []byte {
 }
 
 // String returns what Append appends.
-func (p Packet) String() string { return string(p.Append(make([]byte, 0, 160))) }
+func (p Packet) String() string { return string(p.Append(make([]byte, 0, lineSize))) }
+
+// lineSize is enough for every line.
+const lineSize = 192
 
 // AppendLine appends the headers as a line, with a payload of so many bytes.
 func (h Headers) AppendLine(b []byte, payload int) []byte {
