@@ -47,14 +47,16 @@ func copyFile(ctx context.Context, src, dst string, o Options) (r Result, err er
 	if r.Chunks, err = move(ctx, s, t.file, o); err != nil {
 		return r, err
 	}
-	r.Copying = time.Since(begin)
+	written := time.Now()
 	if o.Verify {
 		if err := verify(ctx, s, t, o.Progress); err != nil {
 			return r, err
 		}
-		r.Verified, r.Checking = true, time.Since(begin)-r.Copying
+		r.Verified, r.Checking = true, time.Since(written)
 	}
-	return r, t.commit()
+	err = t.commit()
+	r.Copying = time.Since(begin) - r.Checking
+	return r, err
 }
 
 func executorName(x work.Executor) string {

@@ -3,6 +3,7 @@ package filecopy
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/work"
 )
 
@@ -98,6 +100,22 @@ func wantError(t testing.TB, err error, texts ...string) {
 		if !strings.Contains(err.Error(), s) {
 			t.Errorf("got %q, want it to say %q", err, s)
 		}
+	}
+}
+
+// wantReleased checks that nothing holds the device any more, as a map or a
+// context would that was not destroyed.
+func wantReleased(t testing.TB) {
+	t.Helper()
+	d, err := openDevice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Errorf("the device is held: %v", err)
+	}
+	if err := d.Close(); !errors.Is(err, core.ErrBadState) {
+		t.Errorf("the device was left open: %v", err)
 	}
 }
 

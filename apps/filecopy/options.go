@@ -69,7 +69,7 @@ func (o Options) withDefaults() Options {
 type Result struct {
 	Target   string        // the file that was written, links followed
 	Bytes    int64         // how many it has
-	Copying  time.Duration // from the first look at the source to the last write
+	Copying  time.Duration // all of it but the verification
 	Checking time.Duration // of the verification; 0 without
 	Chunks   int64         // submits: how many copies the tasks did
 	Tasks    int           // in the window; a file of few chunks keeps only as many busy

@@ -169,6 +169,7 @@ func TestCancelCleansUp(t *testing.T) {
 			}
 			wantFile(t, old, []byte("the old target"))
 			wantOnly(t, dir, "old", "src")
+			wantReleased(t)
 		})
 	}
 }

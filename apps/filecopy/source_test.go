@@ -14,21 +14,23 @@ import (
 func TestTruncatedSourceIsAnError(t *testing.T) {
 	const size, chunk = 1 << 20, 16 << 10
 	onEvery(t, func(t *testing.T, x work.Executor) {
-		for _, unmapped := range []bool{false, true} {
+		for _, how := range []Options{{unmapped: true}, {segment: 128 << 10}, {segment: size}} {
 			for _, to := range []int64{0, 4096, size / 2, size/2 + 1, size - 4096, size - 1} {
 				dir := t.TempDir()
 				src := file(t, dir, "src", pattern(size, 1))
 				old := file(t, dir, "old", []byte("the old target"))
-				o := Options{Chunk: chunk, Tasks: 4, Executor: x, Verify: true, unmapped: unmapped, segment: 128 << 10,
-					Progress: func(done, _ int64) {
-						if done == 4*chunk {
-							try(t, os.Truncate(src, to))
-						}
-					}}
+				o := how
+				o.Chunk, o.Tasks, o.Executor = chunk, 4, x
+				o.Progress = func(done, _ int64) {
+					if done == 4*chunk {
+						try(t, os.Truncate(src, to))
+					}
+				}
 				_, err := Copy(t.Context(), src, old, o)
 				wantError(t, err, "was truncated while it was copied: it had 1048576 bytes, and has")
 				wantFile(t, old, []byte("the old target"))
 				wantOnly(t, dir, "old", "src")
+				wantReleased(t)
 			}
 		}
 	})

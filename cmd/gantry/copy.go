@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -30,7 +31,7 @@ and is submitted again for the next one when it is done. A DST that is a
 directory gets a file of the same name. A file that is replaced stays as it was
 until the copy is complete, also when something goes wrong.
 
-It prints how fast the copy was; the time of --verify is not part of it.`,
+It prints how fast the copy was, without the time that --verify takes.`,
 		Example: `  gantry copy disk.img /mnt/backup/
   gantry copy --verify --chunk 256K --tasks 8 disk.img copy.img
   gantry copy --executor workqueue --workers 2 --json disk.img copy.img`,
@@ -127,35 +128,46 @@ func (c *console) watchBytes() (show func(done, total int64), hide func()) {
 	if !isTerminal(c.err) {
 		return nil, func() {}
 	}
-	var bar *progressbar.ProgressBar
-	what, before, begin := "copying", int64(0), time.Now()
+	late := lateWriter{c.err, time.Now().Add(time.Second)}
+	bar, what, before := (*progressbar.ProgressBar)(nil), "copying", int64(0)
 	hide = func() {
 		if bar != nil {
 			_ = bar.Clear()
-			bar = nil
 		}
 	}
 	show = func(done, total int64) {
 		if done <= before {
 			hide()
-			what = "verifying"
-		}
-		before = done
-		if time.Since(begin) < time.Second {
-			return
+			bar, what = nil, "verifying"
 		}
 		if bar == nil {
-			bar = newByteBar(c, what, total)
+			bar = newByteBar(late, what, total)
 		}
+		before = done
 		_ = bar.Set64(done)
 	}
 	return show, hide
 }
 
+// A lateWriter drops what is written before its time, so that a progress bar
+// which nobody sees yet already knows how fast the work is.
+type lateWriter struct {
+	io.Writer
+	from time.Time
+}
+
+// Write writes b, or pretends to.
+func (w lateWriter) Write(b []byte) (int, error) {
+	if time.Now().Before(w.from) {
+		return len(b), nil
+	}
+	return w.Writer.Write(b)
+}
+
 // newByteBar makes a bar of bytes that fits into 80 columns.
-func newByteBar(c *console, what string, total int64) *progressbar.ProgressBar {
+func newByteBar(w io.Writer, what string, total int64) *progressbar.ProgressBar {
 	return progressbar.NewOptions64(total,
-		progressbar.OptionSetWriter(c.err),
+		progressbar.OptionSetWriter(w),
 		progressbar.OptionSetDescription(what),
 		progressbar.OptionShowBytes(true),
 		progressbar.OptionShowTotalBytes(true),
