@@ -1,0 +1,28 @@
+// Package qp is the reliable connection as pure state machines: packets, work
+// requests and the time go in; packets, completions and one deadline come out.
+// It has no clock, no lock, no goroutine and no I/O, so a whole connection can
+// be simulated from a seed in virtual time.
+//
+// A queue pair has two machines, and each belongs to one work item:
+//
+//   - A [Sender] is requester and completer in one, because both own the send
+//     queue. It turns work requests into request packets and the peer's
+//     responses into completions.
+//   - A [Responder] executes the peer's requests in the order of their packet
+//     sequence numbers, answers them, and completes receives.
+//
+// What they need from the device around them is an [Env]: frames, memory,
+// completion queues. Each machine is called by one goroutine at a time; only
+// [SendQueue.Reserve], [SendQueue.Publish] and [Sender.FrameBack] come from
+// elsewhere, and say so.
+//
+// A run of either machine looks like this:
+//
+//	for each frame that arrived { m.Receive(f, now) }
+//	more := m.Step(now, budget)
+//	arm the timer for m.Deadline(); run again if more
+//
+// Packet sequence numbers wrap at 2^24. The Sender counts them without wrapping
+// and folds them where a header is written; the Responder compares them through
+// [roce.PSN.Sub].
+package qp

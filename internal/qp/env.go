@@ -1,0 +1,136 @@
+package qp
+
+import (
+	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/roce"
+)
+
+// An Instant is a point in time: nanoseconds of a monotonic clock, above zero.
+// Zero is no time at all. A difference of two is an Instant too.
+type Instant int64
+
+// An Env is the device around a queue pair: all that the two machines of it ask
+// for. The Sender and the Responder call it only from within their own
+// methods, each on the goroutine of its own work item, so both may call it at
+// the same time. No method may call back into the machine.
+//
+// Pointers that are handed in are valid during the call only.
+type Env interface {
+	// Frame takes a free frame, empty and with room in Payload for as many
+	// segments as the queue pair has scatter entries. nil: there is none, and
+	// the half that asked is to be woken when there is one.
+	Frame() *frame.Frame
+
+	// Emit takes over a frame that is ready to go to the peer: headers,
+	// Payload, Len, Pad and Token are set, addresses are not. Frames of one
+	// half leave in the order of their Emit.
+	Emit(f *frame.Frame)
+
+	// Local returns the n bytes at addr of the region with that key, if it is
+	// valid, in the domain of the queue pair, and may be written where write
+	// is set. n is above zero.
+	Local(lkey uint32, addr uint64, n int, write bool) ([]byte, bool)
+
+	// Remote returns the n bytes at addr of the region with that key, if it
+	// is valid, in the domain of the queue pair, and grants need. n is above
+	// zero; the check must hold for the whole range.
+	Remote(rkey uint32, addr uint64, n int, need Access) ([]byte, bool)
+
+	// Atomic executes a COMPARE SWAP or FETCH ADD on the 8 aligned bytes of
+	// mem, a number in the machine's byte order, under the lock that all
+	// atomics of the device share. It returns what was there before.
+	Atomic(mem []byte, op Op, compare, swapAdd uint64) (before uint64)
+
+	// InvalidateLocal makes a key of the queue pair's domain invalid, for the
+	// local request; InvalidateRemote does, for a peer's SEND.
+	InvalidateLocal(key uint32) bool
+	InvalidateRemote(rkey uint32) bool
+
+	// TakeReceive takes the oldest posted receive; nil: there is none. It is
+	// the Responder's until it is completed.
+	TakeReceive() *RecvWQE
+
+	// CompleteSend and CompleteReceive put an entry into the completion queue
+	// of that half. false: the queue is full, and the queue pair is lost.
+	CompleteSend(e *CQE) bool
+	CompleteReceive(e *CQE) bool
+
+	// WindowCap is the most packets that the queue pair may have outstanding:
+	// its share of what the device may. The Sender asks once per Step.
+	WindowCap() int
+
+	// Raise reports an asynchronous event.
+	Raise(e Event)
+
+	// Fatal says that the queue pair has to go to the error state, and why.
+	// The half that calls it is there already; the device is to call Fail of
+	// the other one, on its own work item.
+	Fatal(s Status)
+
+	// Count counts something that is worth a counter.
+	Count(c Counter)
+}
+
+// Access says what may be done to memory, in the bits that verbs have.
+type Access uint8
+
+// The rights.
+const (
+	LocalWrite Access = 1 << iota
+	RemoteWrite
+	RemoteRead
+	RemoteAtomic
+)
+
+// An Event is what an Env is told through Raise.
+type Event uint8
+
+// The events.
+const (
+	CommEstablished Event = iota // the first request was taken
+	SendQueueDrained
+	LastWQEReached // with a shared receive queue: no receive of it is in use
+)
+
+var eventNames = [...]string{"COMM_EST", "SQ_DRAINED", "QP_LAST_WQE_REACHED"}
+
+// String returns the event's name in verbs.
+func (e Event) String() string { return eventNames[e] }
+
+// A Counter is something that an Env is told to count.
+type Counter uint8
+
+// The counters: those of the kernel's driver first, then one for each reason
+// for which a machine drops a packet.
+const (
+	CountDuplicate      Counter = iota // request that was executed before
+	CountOutOfSequence                 // request from after a gap
+	CountSentRNR                       // RNR NAK sent
+	CountReceivedRNR                   // RNR NAK received
+	CountReceivedSeqNak                // sequence NAK received
+	CountRetry                         // went back to the oldest packet that is not acknowledged
+	CountTimeout                       // ... because of the timer
+	CountProbe                         // asked for an answer that is late
+	CountRetryExceeded
+	CountRNRRetryExceeded
+	CountAckDeferred   // acknowledgement merged with a later one
+	CountDropGhost     // response to nothing that is outstanding
+	CountDropStale     // response to what was answered before, or a NAK acted upon
+	CountDropGap       // request from after a gap that was reported before
+	CountDropReplay    // duplicate READ or atomic that is no longer known
+	CountDropState     // the machine takes no packets in its state
+	CountDropMalformed // not a packet that this half may get
+	Counters           // how many there are
+)
+
+var counterNames = [...]string{
+	"duplicate_request", "out_of_seq_request", "send_rnr_err", "rcvd_rnr_err", "rcvd_seq_err",
+	"completer_retry_err", "timeout", "probe", "retry_exceeded_err", "retry_rnr_exceeded_err", "ack_deferred",
+	"drop_ghost", "drop_stale", "drop_gap", "drop_replay", "drop_state", "drop_malformed",
+}
+
+// String returns the counter's name.
+func (c Counter) String() string { return counterNames[c] }
+
+// A Trace is told what a machine does, for tests and diagnosis.
+type Trace func(step string, psn roce.PSN)

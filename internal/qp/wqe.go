@@ -1,0 +1,89 @@
+package qp
+
+import "sync/atomic"
+
+// An Op is what a work request asks for.
+type Op uint8
+
+// The operations of a send queue.
+const (
+	OpSend Op = iota
+	OpSendImm
+	OpSendInv
+	OpWrite
+	OpWriteImm
+	OpRead
+	OpCompareSwap
+	OpFetchAdd
+	OpLocalInv
+	opCount
+
+	// The operations that only completions of receives have.
+	OpRecv         = opCount + iota
+	OpRecvWriteImm // a WRITE with immediate data used the receive up
+)
+
+// Flags say how a work request is executed, or what a completion holds.
+type Flags uint8
+
+// The flags of work requests.
+const (
+	Signaled  Flags = 1 << iota // completes with an entry in the completion queue
+	Solicited                   // raises an event at a peer that waits for solicited ones
+	Fence                       // starts when all earlier READs and atomics are done
+	Inline                      // the bytes are in the request, not in scatter entries
+)
+
+// An SGE is one piece of registered memory.
+type SGE struct {
+	Addr uint64
+	Len  uint32
+	LKey uint32
+}
+
+// A WQE is a work request in its slot of a [SendQueue].
+//
+// Who reserved the slot fills the exported fields until it publishes; then the
+// Sender has it until the request completed.
+type WQE struct {
+	ID         uint64 // comes back in the completion
+	RemoteAddr uint64
+	Compare    uint64 // COMPARE SWAP: what must be there
+	SwapAdd    uint64 // COMPARE SWAP: what is put there; FETCH ADD: what is added
+	RKey       uint32
+	Imm        uint32 // immediate data, or the key to invalidate here or there
+	Len        uint32 // bytes of the message: the sum over SG or Inline; 8 for atomics
+	Op         Op
+	Flags      Flags
+	SG         []SGE  // set by the poster, within the capacity it came with
+	Data       []byte // with Inline: the bytes, within the capacity it came with
+
+	first, end int64        // the packets of the message, end excluded
+	piece      int32        // packets of one READ request
+	state      wqeState     // where the request is
+	status     Status       // why it failed
+	out        atomic.Int32 // frames that refer to its memory, and held
+}
+
+// A RecvWQE is a posted receive. It belongs to the device; the Responder has
+// it from TakeReceive until it completes it.
+type RecvWQE struct {
+	ID uint64
+	SG []SGE
+}
+
+// A CQE is the completion of a work request.
+//
+// With any status but success, only ID, Status and QPN mean something.
+type CQE struct {
+	ID        uint64
+	QPN       uint32 // the local queue pair
+	SrcQP     uint32 // the peer, of receives
+	ByteLen   uint32 // bytes received, read, or swapped
+	Imm       uint32 // immediate data, or the key that was invalidated
+	Status    Status
+	Op        Op
+	WithImm   bool
+	WithInv   bool
+	Solicited bool // raises an event where solicited ones are waited for
+}
