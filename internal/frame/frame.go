@@ -8,12 +8,6 @@ import "sync/atomic"
 // headers take 40 bytes.
 const HeadSize = 64
 
-// An Addr is an IP address and a UDP port. IPv4 is ::ffff:a.b.c.d.
-type Addr struct {
-	IP   [16]byte
-	Port uint16
-}
-
 // A Frame is one packet without what the link adds (UDP and below, and the
 // ICRC).
 //
@@ -25,6 +19,10 @@ type Addr struct {
 // [Frame.Back]. A link hands a frame that it received to the transport, which
 // gives it back with Give of the link. The memory that Payload refers to is
 // only borrowed: it must stay, unchanged, until the frame is back.
+//
+// A frame that was received may be the sender's own. Whoever received it reads
+// it, may use Next, and writes nothing else. A frame that is back has lost its
+// addresses: fill in Peer before each hand-over.
 type Frame struct {
 	Head    [HeadSize]byte
 	HeadLen uint8
@@ -35,9 +33,13 @@ type Frame struct {
 	Peer  Addr // where it goes to, or came from
 	Local Addr // received: the address it came to
 
-	Owner Owner  // whom Back tells; of a frame that is sent
+	Owner Owner  // whom Back tells
 	Token uint64 // the owner's; not touched by links
 	Next  *Frame // for lists of whoever has the frame
+
+	// Damage is added to the ICRC, bit by bit without carry: a frame where it
+	// is not zero arrives broken. It is for fault injection.
+	Damage uint32
 
 	out atomic.Bool // handed over and not back: a check against double hand-over
 }
@@ -46,21 +48,25 @@ type Frame struct {
 // block, and must not call the link.
 type Owner interface{ FrameBack(f *Frame) }
 
-// Handed marks the frame as handed over. It reports false if it already was,
-// which is a bug of the caller.
+// Handed marks the frame as handed over; links call it for what they take. It
+// reports false if it already was, which is a bug of the caller.
 func (f *Frame) Handed() bool { return f.out.CompareAndSwap(false, true) }
+
+// Regain undoes Handed without telling the owner, who calls it. It reports
+// false if the frame was not out.
+func (f *Frame) Regain() bool { return f.out.CompareAndSwap(true, false) }
 
 // Back returns the frame to its owner: the link is done with its memory. A
 // second Back does nothing.
 func (f *Frame) Back() {
-	if f.out.CompareAndSwap(true, false) && f.Owner != nil {
+	if f.Regain() && f.Owner != nil {
 		f.Owner.FrameBack(f)
 	}
 }
 
 // Reset empties the frame for its next use, and keeps the backing array.
 func (f *Frame) Reset() {
-	f.HeadLen, f.Pad, f.Len, f.Token, f.Next = 0, 0, 0, 0, nil
+	f.HeadLen, f.Pad, f.Len, f.Token, f.Next, f.Damage = 0, 0, 0, 0, nil, 0
 	clear(f.Payload)
 	f.Payload = f.Payload[:0]
 }

@@ -1,0 +1,75 @@
+package link
+
+import (
+	"sync/atomic"
+
+	"github.com/gantry-rdma/gantry/internal/frame"
+)
+
+// wireLen returns the bytes of a packet from BTH to before the ICRC.
+func wireLen(f *frame.Frame) int { return int(f.HeadLen) + f.Len + int(f.Pad) }
+
+// sentCounters count on the sending side; anyone may add, once per batch.
+type sentCounters struct {
+	frames, bytes, merged, calls, dropped, twice, blocked atomic.Uint64
+}
+
+func (c *sentCounters) add(p pushed) {
+	c.frames.Add(uint64(p.taken - p.twice))
+	c.bytes.Add(uint64(p.bytes))
+	if p.twice > 0 {
+		c.twice.Add(uint64(p.twice))
+	}
+}
+
+// drop takes frames over and sends them back at once.
+func (c *sentCounters) drop(frames []*frame.Frame) {
+	for _, f := range frames {
+		if !f.Handed() {
+			c.twice.Add(1)
+			continue
+		}
+		c.dropped.Add(1)
+		f.Back()
+	}
+}
+
+func (c *sentCounters) read(s *Stats) {
+	s.SentFrames, s.SentBytes = c.frames.Load(), c.bytes.Load()
+	s.SentMerged, s.SentCalls = c.merged.Load(), c.calls.Load()
+	s.SentDropped, s.SentTwice = c.dropped.Load(), c.twice.Load()
+	s.Blocked = c.blocked.Load()
+}
+
+// recvCounters count on the receiving side.
+type recvCounters struct {
+	frames, bytes, merged, calls          atomic.Uint64
+	length, version, opcode, icrc, solved atomic.Uint64
+	noBuffer                              atomic.Uint64
+}
+
+// accept counts frames that came through memory. It sends back those that a
+// network would have damaged, moves the others together, and says how many.
+func (c *recvCounters) accept(frames []*frame.Frame) (n int) {
+	bytes := 0
+	for _, f := range frames {
+		if f.Damage != 0 {
+			c.icrc.Add(1)
+			f.Back()
+			continue
+		}
+		frames[n] = f
+		n++
+		bytes += wireLen(f)
+	}
+	c.frames.Add(uint64(n))
+	c.bytes.Add(uint64(bytes))
+	return n
+}
+
+func (c *recvCounters) read(s *Stats) {
+	s.RecvFrames, s.RecvBytes = c.frames.Load(), c.bytes.Load()
+	s.RecvMerged, s.RecvCalls = c.merged.Load(), c.calls.Load()
+	s.BadLength, s.BadVersion, s.BadOpcode = c.length.Load(), c.version.Load(), c.opcode.Load()
+	s.BadICRC, s.Solved, s.NoBuffer = c.icrc.Load(), c.solved.Load(), c.noBuffer.Load()
+}

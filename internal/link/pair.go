@@ -1,0 +1,208 @@
+package link
+
+import (
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/roce"
+)
+
+// A PairConfig says how [NewPair] joins two devices. The zero value is good.
+type PairConfig struct {
+	// A and B are the addresses of the ends, 192.0.2.1 and 192.0.2.2 if not
+	// valid. They are names only: no network knows them. The port is 4791.
+	A, B netip.Addr
+	// MTU is the largest payload of a packet in bytes: 4096 if 0, otherwise
+	// the largest RoCE MTU that is not larger, and at least 256.
+	MTU int
+	// Depth is how many frames may wait for a receiver, in each direction:
+	// 1024 if 0 or less; it is rounded up to a power of two.
+	Depth int
+}
+
+// A Memory is one end of a pair of links through memory.
+//
+// The receiver gets the sender's own frames and reads the payload where the
+// sender has it; Give sends a frame back to its owner. A frame to the end's
+// own address comes in again there. A frame to an address that is neither end's
+// is dropped, and so is one to an end that is closed.
+type Memory struct {
+	local  frame.Addr
+	mtu    int
+	peer   *Memory
+	in     [2]lane // from the peer, and from this end itself
+	gate   gate
+	room   atomic.Pointer[func()]
+	closed atomic.Bool
+	sent   sentCounters
+	recv   recvCounters
+}
+
+// NewPair returns the two ends of a link through memory.
+func NewPair(c PairConfig) (a, b *Memory) {
+	a, b = new(Memory), new(Memory)
+	a.local = endAddr(c.A, [4]byte{192, 0, 2, 1})
+	b.local = endAddr(c.B, [4]byte{192, 0, 2, 2})
+	if c.Depth <= 0 {
+		c.Depth = 1024
+	}
+	a.init(b, c)
+	b.init(a, c)
+	return a, b
+}
+
+func (m *Memory) init(peer *Memory, c PairConfig) {
+	m.peer, m.mtu = peer, payloadMTU(c.MTU)
+	m.gate.init()
+	for i, from := range [...]*Memory{peer, m} {
+		m.in[i].init(c.Depth)
+		m.in[i].from, m.in[i].to = from.local, m.local
+	}
+}
+
+func endAddr(a netip.Addr, otherwise [4]byte) frame.Addr {
+	if !a.IsValid() {
+		a = netip.AddrFrom4(otherwise)
+	}
+	return frame.AddrOf(netip.AddrPortFrom(a, roce.Port))
+}
+
+// payloadMTU returns the largest RoCE MTU that is at most n bytes, but at least
+// 256; 0 or less stands for 4096.
+func payloadMTU(n int) int {
+	if n <= 0 {
+		return roce.MTU4096.Bytes()
+	}
+	best := roce.MTU256
+	for m := best; m.Valid() && m.Bytes() <= n; m++ {
+		best = m
+	}
+	return best.Bytes()
+}
+
+// Send hands frames to the end that each is for.
+func (m *Memory) Send(frames []*frame.Frame) (taken int) {
+	for taken < len(frames) {
+		run := sameAs(frames[taken:])
+		n := m.sendRun(run)
+		taken += n
+		if n < len(run) {
+			m.sent.blocked.Add(1)
+			break
+		}
+	}
+	return taken
+}
+
+// sameAs returns the frames at the start that go to the same peer.
+func sameAs(frames []*frame.Frame) []*frame.Frame {
+	for i, f := range frames[1:] {
+		if f.Peer != frames[0].Peer {
+			return frames[:i+1]
+		}
+	}
+	return frames
+}
+
+// sendRun sends frames that go to one peer.
+func (m *Memory) sendRun(run []*frame.Frame) (taken int) {
+	to, l := m.route(run[0].Peer)
+	if to == nil {
+		m.sent.drop(run)
+		return len(run)
+	}
+	p, open := l.push(run)
+	if !open {
+		m.sent.drop(run)
+		return len(run)
+	}
+	if p.taken > 0 {
+		to.gate.signal()
+	}
+	m.sent.add(p)
+	return p.taken
+}
+
+// route returns the end that has an address, and the lane that leads there.
+// When both ends have the same address it is the other one.
+func (m *Memory) route(a frame.Addr) (*Memory, *lane) {
+	switch a {
+	case m.peer.local:
+		return m.peer, &m.peer.in[0]
+	case m.local:
+		return m, &m.in[1]
+	}
+	return nil, nil
+}
+
+// Recv returns frames of the other end, then those of this one. Frames with
+// Damage are dropped here, as an ICRC would have them dropped.
+func (m *Memory) Recv(frames []*frame.Frame) (n int) {
+	for i, from := range [...]*Memory{m.peer, m} {
+		l := &m.in[i]
+		for n < len(frames) && !l.empty() {
+			got, room := l.pop(frames[n:])
+			n += m.recv.accept(frames[n : n+got])
+			if room {
+				call(&from.room)
+			}
+		}
+	}
+	return n
+}
+
+// Give sends frames back to their owners.
+func (m *Memory) Give(frames []*frame.Frame) {
+	for _, f := range frames {
+		f.Back()
+	}
+}
+
+func (m *Memory) ready() bool {
+	return m.closed.Load() || !m.in[0].empty() || !m.in[1].empty()
+}
+
+// Wait lets others run for a moment and then parks until a frame comes. Close
+// ends it.
+func (m *Memory) Wait() bool {
+	m.gate.await(m)
+	return !m.closed.Load()
+}
+
+// OnReady sets what to call after frames came in.
+func (m *Memory) OnReady(f func()) { set(&m.gate.ready, f) }
+
+// OnRoom sets what to call when the other end has made room.
+func (m *Memory) OnRoom(f func()) { set(&m.room, f) }
+
+// Local returns the address of this end.
+func (m *Memory) Local() frame.Addr { return m.local }
+
+// MTU returns the largest payload of a packet in bytes.
+func (m *Memory) MTU() int { return m.mtu }
+
+// Pollable returns no descriptor: use OnReady, or Wait.
+func (m *Memory) Pollable() (fd int, ok bool) { return -1, false }
+
+// Stats returns the counters.
+func (m *Memory) Stats() Stats {
+	var s Stats
+	m.sent.read(&s)
+	m.recv.read(&s)
+	return s
+}
+
+// Close closes this end alone: the other may go on, and what it sends here is
+// dropped. Frames that neither end has received come back.
+func (m *Memory) Close() error {
+	if m.closed.Swap(true) {
+		return nil
+	}
+	m.in[0].close()
+	m.in[1].close()
+	m.peer.in[0].close()
+	m.gate.signal()
+	call(&m.peer.room) // what it waits for will never come: let it find out
+	return nil
+}
