@@ -62,13 +62,21 @@ func crcWords(r uint32, p []byte) uint32 {
 	return r
 }
 
-// times multiplies two registers.
+// times multiplies two registers, four bits of a at a time: from those of the
+// highest powers, which are the lowest bits, to those of the lowest.
 func times(a, b uint32) uint32 {
-	var p uint32
-	for range 32 {
-		p ^= b & -(a >> 31)
-		a <<= 1
+	var of [16]uint32 // b times each polynomial of four bits
+	for bit := 8; bit > 0; bit >>= 1 {
+		of[bit] = b
+		for low := 15 &^ (bit*2 - 1); low > 0; low -= bit * 2 {
+			of[low|bit] = of[low] ^ b
+		}
 		b = timesX(b)
+	}
+	var p uint32
+	for range 8 {
+		p = p>>4 ^ crcTables[0][p&15<<4] ^ of[a&15] // times x^4, and add
+		a >>= 4
 	}
 	return p
 }

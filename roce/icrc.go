@@ -130,7 +130,7 @@ func (f Flow) Start(h Headers, body int, id Ident) ICRC {
 	} else {
 		r ^= ipv4Total.of(uint16(n+ipv4Len)) ^ ipv4ID.of(id.ID) ^ ipv4Flags.of(id.flags())
 	}
-	return ICRC(^crcHeaders(r, h.b))
+	return ICRC(^crcHeaders(r, h.Bytes()))
 }
 
 // crcHeaders feeds a BTH, of which byte 4 is masked, and the headers after it.

@@ -12,7 +12,7 @@ import "encoding/binary"
 // What the opcode was when the headers were made is kept beside the bytes, so
 // that a view stays within its bounds even if somebody else writes to them.
 type Headers struct {
-	b    []byte // as long as the headers are
+	b    []byte // begins with the headers; nothing else looks further
 	info *opcodeInfo
 }
 
@@ -43,7 +43,7 @@ func ParseHeaders(b []byte) (h Headers, rest []byte, ok bool) {
 	if bth.Version() != 0 || info.name == "" || len(b) < n {
 		return Headers{}, nil, false
 	}
-	return Headers{b[:n:n], info}, b[n:], true
+	return Headers{b, info}, b[n:], true
 }
 
 // Fits reports whether body bytes may follow the headers, payload and pad
@@ -59,10 +59,10 @@ func (h Headers) fits(body, pad int) bool {
 }
 
 // Bytes returns the bytes of the headers.
-func (h Headers) Bytes() []byte { return h.b }
+func (h Headers) Bytes() []byte { return h.b[:h.info.headLen:h.info.headLen] }
 
 // Len returns the length of the headers in bytes.
-func (h Headers) Len() int { return len(h.b) }
+func (h Headers) Len() int { return int(h.info.headLen) }
 
 // Opcode returns the opcode that the headers were made with.
 func (h Headers) Opcode() Opcode { return h.info.code }
@@ -137,9 +137,8 @@ func (h Headers) IETH() *IETH {
 // A Packet is a whole RoCEv2 packet, as a view of the UDP payload that it came
 // in. It is valid as long as those bytes are.
 type Packet struct {
-	Headers
-	body []byte // payload, pad and ICRC
-	size int    // of the payload
+	Headers     // its b is the whole UDP payload
+	size    int // of the payload
 }
 
 // Parse checks a UDP payload from BTH to ICRC. It is not ok when the headers
@@ -155,18 +154,21 @@ func Parse(udpPayload []byte) (p Packet, ok bool) {
 	if !h.fits(padded, pad) {
 		return Packet{}, false
 	}
-	return Packet{h, body, padded - pad}, true
+	return Packet{h, padded - pad}, true
 }
 
 // Payload returns the payload without its pad bytes.
-func (p Packet) Payload() []byte { return p.body[:p.size:p.size] }
+func (p Packet) Payload() []byte {
+	n := p.Len()
+	return p.b[n : n+p.size : n+p.size]
+}
 
 // Padded returns the payload with its pad bytes, which the ICRC covers.
 func (p Packet) Padded() []byte {
-	n := len(p.body) - ICRCLen
-	return p.body[:n:n]
+	end := len(p.b) - ICRCLen
+	return p.b[p.Len():end:end]
 }
 
 // ICRC returns the ICRC that the packet carries. Alone of all fields it is
 // little-endian on the wire.
-func (p Packet) ICRC() uint32 { return binary.LittleEndian.Uint32(p.body[len(p.body)-ICRCLen:]) }
+func (p Packet) ICRC() uint32 { return binary.LittleEndian.Uint32(p.b[len(p.b)-ICRCLen:]) }
