@@ -7,8 +7,8 @@
 //   - [Inline] has no goroutine. Whoever calls Drive runs what is queued.
 //     Lowest latency; without a caller nothing moves.
 //   - [Tasklet] has one worker: serial, in wake order, each run to completion.
-//   - [Workqueue] has several workers that share one queue. A run has a budget
-//     and goes to the end of the queue when it is used up.
+//   - [Workqueue] has several workers. A run has a budget, and goes to the end of
+//     the queue when that is used up.
 //
 // The contract is the same for all of them:
 //

@@ -25,6 +25,7 @@ const Unlimited = 1 << 30
 type Item struct {
 	word atomic.Uint64 // a word
 	next *Item         // belongs to the executor that holds the item
+	home int           // as next: the lane of a pool where it ran last
 	x    Executor
 	run  Run
 

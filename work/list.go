@@ -7,6 +7,7 @@ import "sync/atomic"
 // is not safe for concurrent use, and an item can be in one list only.
 type List struct {
 	head, tail *Item
+	n          int
 }
 
 // Push adds i at the tail.
@@ -18,6 +19,7 @@ func (l *List) Push(i *Item) {
 		l.tail.next = i
 	}
 	l.tail = i
+	l.n++
 }
 
 // Pop takes the item at the head, or returns nil.
@@ -27,11 +29,12 @@ func (l *List) Pop() *Item {
 		return nil
 	}
 	l.head, i.next = i.next, nil
+	l.n--
 	return i
 }
 
-// Empty reports whether the list holds nothing.
-func (l *List) Empty() bool { return l.head == nil }
+// Len returns how many items the list holds.
+func (l *List) Len() int { return l.n }
 
 // pushNewest adds the items of a stack, the oldest first. A stack is a chain
 // from the newest item to the oldest, as concurrent pushes build it.
@@ -44,6 +47,7 @@ func (l *List) pushNewest(top *Item) {
 		older := i.next
 		i.next = first
 		first, i = i, older
+		l.n++
 	}
 	if l.head == nil {
 		l.head = first

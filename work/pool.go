@@ -6,43 +6,34 @@ import (
 	"sync/atomic"
 )
 
-// A pool is a queue of items and the goroutines that run them: what a tasklet
+// A pool is a set of lanes and the goroutines that serve them: what a tasklet
 // and a work queue have in common.
 //
 // An item goes:
 //
-//  1. Queue pushes it on the inbox, without a lock, and wakes a parked worker
-//     unless some worker is looking for work already.
-//  2. A worker takes the lock, moves the whole inbox to the list when the list
-//     is empty, and takes the item at its head.
-//  3. It runs the item. One that wants to run again is pushed on the inbox,
-//     behind all others.
+//  1. Queue pushes it on the inbox of the lane where it ran last, and wakes a
+//     parked worker unless some worker searches already.
+//  2. The lane's worker takes the lock, moves the inbox to the list when the
+//     list is empty, and takes the item at its head. A worker with an empty
+//     lane steals half of another.
+//  3. It runs the item. One that wants to run again goes to the end of the lane.
 type pool struct {
-	inbox stack
-	_     [56]byte
+	lanes   []lane
+	workers int
+	budget  int
+	looks   int // at empty lanes before a worker parks
+	_       [80]byte
 
 	// rest counts the workers that rest: the searching in the upper half, the
 	// parked in the lower. Wakers read it, and write nothing when somebody
 	// searches or nobody is parked.
 	rest   atomic.Uint64
 	closed atomic.Bool
-	budget int
-	size   int
-	looks  int // at an empty queue before a worker parks
-	_      [24]byte
+	_      [112]byte
 
-	mu      sync.Mutex
-	list    List
-	backlog atomic.Bool // the list is not empty; written under mu
-	parked  []*worker   // the last to park is the first to be woken
-
-	workers sync.WaitGroup
-}
-
-// A worker is one goroutine of a pool.
-type worker struct {
-	wake      chan struct{} // holds one: whoever takes w from parked sends
-	searching bool          // w is counted in rest; belongs to w
+	mu     sync.Mutex
+	parked []*worker // the last to park is the first to be woken
+	ended  sync.WaitGroup
 }
 
 const (
@@ -50,40 +41,55 @@ const (
 	parked    uint64 = 1
 )
 
-// start starts n workers. Each looks a number of times at an empty queue
-// before it parks: not at all on a single CPU, where looking keeps away what it
-// looks for.
-func (p *pool) start(n, budget, looks int) {
-	p.size, p.budget = n, budget
+// start starts n workers, and makes that many lanes and some more for others.
+// A worker looks a number of times at empty lanes before it parks: not at all
+// on a single CPU, where looking keeps away what it looks for.
+func (p *pool) start(n, more, budget, looks int) {
+	p.workers, p.budget = n, budget
+	p.lanes = make([]lane, n+more)
 	p.parked = make([]*worker, 0, n)
 	if runtime.GOMAXPROCS(0) > 1 {
 		p.looks = looks
 	}
-	for range n {
-		w := &worker{wake: make(chan struct{}, 1)}
-		p.workers.Go(func() { p.work(w) })
+	for k := range n {
+		w := &worker{lane: k, wake: make(chan struct{}, 1)}
+		p.ended.Go(func() { p.work(w) })
 	}
 }
 
 // queue is Executor.Queue.
 func (p *pool) queue(i *Item) {
-	p.inbox.push(i)
+	l := &p.lanes[i.home]
+	l.inbox.push(i)
 	if p.closed.Load() {
-		p.sweep()
+		l.sweep()
 		return
 	}
-	p.call()
+	if p.quiet() {
+		p.call()
+	}
 }
 
-// call makes sure that a worker looks at the queue, now that it holds something.
-//
-// A worker that stops searching, or parks, says so in rest first and looks at
-// the queue once more. We pushed first and look at rest now. So one of the two
-// sees the other.
-func (p *pool) call() {
-	if r := p.rest.Load(); r >= searching || r == 0 {
-		return
+// quiet reports whether there are parked workers and nobody searches.
+func (p *pool) quiet() bool {
+	r := p.rest.Load()
+	return r != 0 && r < searching
+}
+
+// callForMore wakes a worker if more is queued: for whoever has taken an item
+// and, by stealing, may have moved others while a worker looked for them.
+func (p *pool) callForMore() {
+	if p.quiet() && p.pending() {
+		p.call()
 	}
+}
+
+// call wakes a parked worker, if there is one, to search.
+//
+// No item is overlooked. A worker that stops searching, or parks, says so in
+// rest and then looks at the lanes once more; a waker pushes and then looks at
+// rest. So one of the two sees the other.
+func (p *pool) call() {
 	p.mu.Lock()
 	n := len(p.parked)
 	if n == 0 {
@@ -98,66 +104,64 @@ func (p *pool) call() {
 	w.wake <- struct{}{}
 }
 
-// pending reports whether the queue holds something.
-func (p *pool) pending() bool { return !p.inbox.empty() || p.backlog.Load() }
-
-// pop takes the item whose turn it is, or returns nil.
-func (p *pool) pop() *Item {
-	if !p.pending() {
-		return nil
+// pending reports whether some lane holds something.
+func (p *pool) pending() bool {
+	for k := range p.lanes {
+		if p.lanes[k].pending() {
+			return true
+		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.shift()
+	return false
 }
 
-// exchange puts back an item that wants to run again, behind all others, and
-// takes the item whose turn it is: under one lock, and mostly the same item
-// when there is only one.
-func (p *pool) exchange(i *Item) *Item {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed.Load() {
-		i.Drop()
-	} else {
-		p.list.pushNewest(p.inbox.take())
-		p.list.Push(i)
+// take returns the item whose turn it is in lane n, or one stolen from another
+// lane, or nil.
+func (p *pool) take(n int) *Item {
+	for k := range p.lanes {
+		if k > 0 {
+			p.steal(n, (n+k)%len(p.lanes))
+		}
+		if i := p.lanes[n].pop(); i != nil {
+			return i
+		}
 	}
-	return p.shift()
+	return nil
 }
 
-// shift takes the head of the list. The caller holds mu.
-func (p *pool) shift() *Item {
-	if p.list.Empty() {
-		p.list.pushNewest(p.inbox.take())
+// help runs one item on the caller, from the last lane: that of the pollers.
+func (p *pool) help(budget int) bool {
+	n := len(p.lanes) - 1
+	i := p.take(n)
+	if i == nil {
+		return false
 	}
-	i := p.list.Pop()
-	if has := !p.list.Empty(); has != p.backlog.Load() {
-		p.backlog.Store(has)
+	p.callForMore()
+	if i.Exec(budget) {
+		p.queue(i)
 	}
-	return i
+	if p.closed.Load() { // the workers may have left before it was stolen
+		for i := p.lanes[n].pop(); i != nil; i = p.lanes[n].pop() {
+			if i.Exec(budget) {
+				i.Drop()
+			}
+		}
+	}
+	return true
 }
 
-// sweep drops what has been queued since the pool was closed.
-func (p *pool) sweep() {
-	var late List
-	late.pushNewest(p.inbox.take())
-	for i := late.Pop(); i != nil; i = late.Pop() {
-		i.Drop()
-	}
-}
-
-// close is Executor.Close.
+// close is Executor.Close. What is queued now is run. What comes later is
+// swept by those who bring it and see closed; the second look is for the rest.
 func (p *pool) close() {
-	p.mu.Lock()
-	if !p.closed.Load() {
-		// What is in the inbox now is run. What comes later is swept, by those
-		// who bring it and see closed; the second look is for the rest.
-		p.list.pushNewest(p.inbox.take())
+	for range 2 {
+		for k := range p.lanes {
+			l := &p.lanes[k]
+			l.mu.Lock()
+			l.collect()
+			l.mu.Unlock()
+		}
 		p.closed.Store(true)
-		p.list.pushNewest(p.inbox.take())
-		p.backlog.Store(!p.list.Empty())
 	}
+	p.mu.Lock()
 	for _, w := range p.parked {
 		p.rest.Add(searching - parked)
 		w.wake <- struct{}{}
@@ -165,6 +169,15 @@ func (p *pool) close() {
 	p.parked = p.parked[:0]
 	p.mu.Unlock()
 	if !insideRun() {
-		p.workers.Wait()
+		p.ended.Wait()
+	}
+}
+
+// sweep drops what has come since the pool was closed.
+func (l *lane) sweep() {
+	var late List
+	late.pushNewest(l.inbox.take())
+	for i := late.Pop(); i != nil; i = late.Pop() {
+		i.Drop()
 	}
 }

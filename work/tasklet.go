@@ -8,7 +8,7 @@ type Tasklet struct{ pool pool }
 // NewTasklet returns a tasklet and starts its goroutine. Close stops it.
 func NewTasklet() *Tasklet {
 	x := new(Tasklet)
-	x.pool.start(1, Unlimited, spinLooks)
+	x.pool.start(1, 0, Unlimited, spinLooks)
 	return x
 }
 

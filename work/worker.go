@@ -2,16 +2,29 @@ package work
 
 import "runtime"
 
-// spinLooks is how often a worker looks at an empty queue before it parks. In
+// spinLooks is how often a worker looks at empty lanes before it parks. In
 // between it lets other goroutines run: about 100 ns when there are none. So
 // the search takes about as long as parking and waking a goroutine on another
 // CPU does, and at most doubles the cost of going to sleep.
 const spinLooks = 100
 
+// balanceEvery is after how many runs a busy worker takes something from
+// another lane, so that no lane is forgotten and none stays much longer.
+const balanceEvery = 64
+
+// A worker is one goroutine of a pool.
+type worker struct {
+	lane      int           // its own
+	wake      chan struct{} // holds one: whoever takes w from parked sends
+	searching bool          // w is counted in rest
+	turn      int           // runs so far
+}
+
 // work is the life of one worker.
 func (p *pool) work(w *worker) {
+	l := &p.lanes[w.lane]
 	for {
-		i := p.pop()
+		i := p.take(w.lane)
 		if i == nil {
 			if !p.wait(w) {
 				return
@@ -20,15 +33,27 @@ func (p *pool) work(w *worker) {
 		}
 		w.endSearch(p)
 		for i != nil {
-			if p.pending() {
-				p.call()
+			if w.turn++; w.turn%balanceEvery == 0 {
+				p.balance(w)
 			}
-			if i.Exec(p.budget) {
-				i = p.exchange(i)
-			} else {
-				i = p.pop()
+			p.callForMore()
+			switch {
+			case !i.Exec(p.budget):
+				i = l.pop()
+			case p.closed.Load():
+				i.Drop()
+				i = l.pop()
+			default:
+				i = l.exchange(i)
 			}
 		}
+	}
+}
+
+// balance takes something from the lane whose turn it is.
+func (p *pool) balance(w *worker) {
+	if from := w.turn / balanceEvery % len(p.lanes); from != w.lane {
+		p.steal(w.lane, from)
 	}
 }
 
@@ -44,12 +69,11 @@ func (p *pool) wait(w *worker) bool {
 		}
 		w.endSearch(p)
 	}
-	// Under the lock nothing is between the inbox and the list, so what
-	// pending says is the whole truth.
 	p.mu.Lock()
 	p.rest.Add(parked)
+	closed := p.closed.Load() // before the last look
 	pending := p.pending()
-	if pending || p.closed.Load() {
+	if pending || closed {
 		p.rest.Add(^(parked - 1))
 		p.mu.Unlock()
 		return pending

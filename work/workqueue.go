@@ -5,11 +5,13 @@ import (
 	"strconv"
 )
 
-// A Workqueue runs its items on several goroutines that share one queue. A run
-// gets [Budget] steps; an item that wants more goes to the end of the queue.
+// A Workqueue runs its items on several worker goroutines. A run gets [Budget]
+// steps; an item that wants more goes behind the others.
 //
-// A worker without work looks around for some microseconds before it parks,
-// so that the next wake is cheap and fast. One worker at a time does that.
+// Each worker has a queue. An item stays with the worker that ran it last, and
+// so do its cache lines, until a worker without work steals half of another's
+// queue. Such a worker looks around for some microseconds before it parks, so
+// that the next wake is cheap and fast. One worker at a time does that.
 type Workqueue struct{ pool pool }
 
 // NewWorkqueue returns a work queue and starts its n workers: GOMAXPROCS when
@@ -20,31 +22,24 @@ func NewWorkqueue(n int) *Workqueue {
 		n = runtime.GOMAXPROCS(0)
 	}
 	x := new(Workqueue)
-	x.pool.start(n, Budget, spinLooks)
+	x.pool.start(n, 1, Budget, spinLooks)
 	return x
 }
 
 // Workers returns the number of worker goroutines.
-func (x *Workqueue) Workers() int { return x.pool.size }
+func (x *Workqueue) Workers() int { return x.pool.workers }
 
 // Queue is called by items: see [Executor].
 func (x *Workqueue) Queue(i *Item) { x.pool.queue(i) }
 
-// Ready reports whether something is queued. It costs two loads.
+// Ready reports whether something is queued. It costs two loads per worker.
 func (x *Workqueue) Ready() bool { return x.pool.pending() }
 
 // Drive lets a program that polls help: it runs one queued item on the caller
 // and reports whether there was one. The run gets the budget, in steps; 0
 // means [Budget]. Any number of goroutines may do this, and so may a run.
 func (x *Workqueue) Drive(budget int) bool {
-	i := x.pool.pop()
-	if i == nil {
-		return false
-	}
-	if i.Exec(orBudget(budget)) {
-		x.pool.queue(i)
-	}
-	return true
+	return x.pool.help(orBudget(budget))
 }
 
 // Close runs what is queued once, stops the workers and waits for them: see
@@ -53,5 +48,5 @@ func (x *Workqueue) Close() { x.pool.close() }
 
 // String returns the kind and the number of workers: "workqueue(2)".
 func (x *Workqueue) String() string {
-	return "workqueue(" + strconv.Itoa(x.pool.size) + ")"
+	return "workqueue(" + strconv.Itoa(x.pool.workers) + ")"
 }

@@ -96,7 +96,7 @@ func canWake(t *testing.T, x Executor) bool {
 func TestNoWakeIsLostByAWorkerThatParks(t *testing.T) {
 	for _, looks := range []int{0, 1, spinLooks} {
 		x := new(Workqueue)
-		x.pool.start(1, Budget, looks)
+		x.pool.start(1, 1, Budget, looks)
 		var ran atomic.Int64
 		var i Item
 		i.Init(x, func(int) bool { ran.Add(1); return false })
@@ -108,6 +108,77 @@ func TestNoWakeIsLostByAWorkerThatParks(t *testing.T) {
 			}
 		}
 		x.Close()
+	}
+}
+
+// What a poller has stolen must go on when it polls no more, even if the
+// worker always has something else to do.
+func TestAWorkerServesWhatAPollerLeftBehind(t *testing.T) {
+	x := NewWorkqueue(1)
+	defer x.Close()
+	var stop atomic.Bool
+	var busyRuns, leftRuns atomic.Int64
+	var busy, left Item
+	busy.Init(x, func(int) bool { busyRuns.Add(1); return !stop.Load() })
+	left.Init(x, func(int) bool { leftRuns.Add(1); return !stop.Load() })
+	b := newBlocker(t, x, false)
+	b.Wake()
+	<-b.entered
+	left.Wake()
+	if !x.Drive(0) || left.home == 0 {
+		t.Errorf("got lane %d of a polled item, want another than the worker's", left.home)
+	}
+	busy.Wake()
+	b.release <- struct{}{}
+	until(t, nil, func() bool { return busyRuns.Load() > 1000 && leftRuns.Load() > 1000 })
+	stop.Store(true)
+	until(t, nil, func() bool { return settled(&busy)() && settled(&left)() })
+}
+
+func TestNoItemStarves(t *testing.T) {
+	for _, workers := range []int{1, 2, 3} {
+		x := NewWorkqueue(workers)
+		var stop atomic.Bool
+		runs := make([]atomic.Int64, 9)
+		items := make([]Item, len(runs))
+		for k := range items {
+			items[k].Init(x, func(int) bool { runs[k].Add(1); return !stop.Load() })
+			items[k].Wake()
+		}
+		until(t, nil, func() bool {
+			for k := range runs {
+				if runs[k].Load() < 500 {
+					return false
+				}
+			}
+			return true
+		})
+		stop.Store(true)
+		x.Close()
+	}
+}
+
+func TestAnIdleWorkerStealsHalf(t *testing.T) {
+	var p pool
+	p.lanes = make([]lane, 3)
+	items := make([]Item, 9)
+	for k := range items {
+		items[k].Init(new(Inline), func(int) bool { return false })
+		p.lanes[0].inbox.push(&items[k])
+	}
+	if i := p.take(1); i != &items[0] || i.home != 1 {
+		t.Errorf("got lane %d, want the oldest item in lane 1", i.home)
+	}
+	if a, b := p.lanes[0].list.Len(), p.lanes[1].list.Len(); a != 4 || b != 4 {
+		t.Errorf("got %d and %d items left, want 4 and 4", a, b)
+	}
+	for range 8 {
+		if p.take(2) == nil {
+			t.Error("got nothing, want an item from another lane")
+		}
+	}
+	if p.pending() || p.take(0) != nil {
+		t.Error("got more than was queued")
 	}
 }
 
