@@ -13,13 +13,18 @@ const (
 	longestNap  = 100 * time.Microsecond
 )
 
-// A pacer decides how to wait, from how long the pauses were of late. It
-// knows no clock: the time is an argument.
+// A pacer decides how to wait, from how fast things happened of late. It knows
+// no clock: the time is an argument.
+//
+// What counts is the time from one event to the next, and not how long the
+// pauses were: a nap that is too long makes the pause long, but it also lets
+// more events gather in it.
 type pacer struct {
 	cpus     int32
-	expected time.Duration // of a pause: the mean, with recent ones weighing more
+	expected time.Duration // between events: a mean in which recent ones weigh more
 	since    time.Time     // when this pause began; zero while busy
-	now      time.Time     // when it was known to last
+	before   time.Time     // when the pause before it began
+	events   int           // since then
 	nap      time.Duration // the last nap of this pause
 	spins    int
 }
@@ -35,23 +40,28 @@ const (
 
 // busy says that there was something to do.
 func (p *pacer) busy() {
-	if p.since.IsZero() {
-		return
+	p.events++
+	if !p.since.IsZero() {
+		p.before, p.since = p.since, time.Time{}
+		p.nap, p.spins = 0, 0
 	}
-	pause := min(p.now.Sub(p.since), 10*time.Millisecond)
-	p.expected += (pause - p.expected) / 8
-	p.since, p.nap, p.spins = time.Time{}, 0, 0
 }
 
-// woke says that a nap or a block is over.
-func (p *pacer) woke(now time.Time) { p.now = now }
+// pause says that there is nothing to do any more.
+func (p *pacer) pause(now time.Time) {
+	p.since = now
+	if p.events > 0 && !p.before.IsZero() {
+		gap := min(now.Sub(p.before)/time.Duration(p.events), 10*time.Millisecond)
+		p.expected += (gap - p.expected) / 8
+	}
+	p.events = 0
+}
 
 // idle says that there was nothing to do, while so many loops poll.
 func (p *pacer) idle(now time.Time, pollers int32) wait {
 	if p.since.IsZero() {
-		p.since = now
+		p.pause(now)
 	}
-	p.now = now
 	switch {
 	case pollers > p.cpus:
 		return block

@@ -49,12 +49,10 @@ func (e *Engine) Run(ctx context.Context, done func() bool) error {
 		case spin:
 		case nap:
 			notify.Nap(p.nap)
-			p.woke(time.Now())
 		case block:
 			if err := e.block(ctx, s); err != nil {
 				return err
 			}
-			p.woke(time.Now())
 		}
 	}
 }

@@ -23,19 +23,20 @@ func (b *backend) Start() error {
 	if n == 0 {
 		return fmt.Errorf("no memcpy tasks are configured: %w", core.ErrInitialization)
 	}
-	b.parts.flushing.Store(false)
-	if n != b.sized || len(b.lanes) != b.sizedLanes {
-		b.sized, b.sizedLanes = n, len(b.lanes)
-		b.parts.init(n, len(b.lanes))
-		b.done.init(n, len(b.lanes))
+	b.flushing.Store(false)
+	if n != b.sized {
+		lanes, alone := len(b.lanes), b.executor == nil
+		b.parts = newQueue[part](n*lanes, lanes, alone)
+		b.done = newQueue[*Memcpy](n, lanes, alone)
 		b.reports.init(n)
+		b.sized = n
 	}
 	return nil
 }
 
 // Stop lets the lanes hurry through what is queued.
 func (b *backend) Stop() error {
-	b.parts.flushing.Store(true)
+	b.flushing.Store(true)
 	b.Flush()
 	return nil
 }
@@ -85,7 +86,7 @@ func (b *backend) push(m *Memcpy) {
 	off := 0
 	for range m.plan.parts {
 		n := min(each, size-off)
-		b.parts.push(part{task: m, off: off, n: n})
+		b.parts.Push(part{task: m, off: off, n: n})
 		off += n
 	}
 }
@@ -119,15 +120,15 @@ func (b *backend) Poll(budget int) bool {
 
 // Arm reports whether Poll has something that nobody else would do.
 func (b *backend) Arm() bool {
-	return !b.done.empty() || b.reports.ready() || b.inline && b.driver.Ready()
+	return !b.done.Empty() || b.reports.ready() || b.inline && b.driver.Ready()
 }
 
 // finished returns the next task to report, or nil.
 func (b *backend) finished() *Memcpy {
 	if b.reports.ordered && len(b.lanes) > 1 {
-		return b.reports.next(&b.done)
+		return b.reports.next(b.done)
 	}
-	t, _ := b.done.pop()
+	t, _ := b.done.Pop()
 	return t
 }
 

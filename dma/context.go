@@ -2,6 +2,7 @@ package dma
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/device"
@@ -49,11 +50,12 @@ type Context struct {
 	driver   driver // alone or the executor, if Poll can do its work
 	inline   bool   // nobody else does
 	lanes    []lane
-	parts    parts // to be copied
-	done     done  // to be reported
+	parts    queue[part]    // to be copied
+	done     queue[*Memcpy] // to be reported
+	flushing atomic.Bool    // parts are not copied any more
 	reports  reports
 
-	sized, sizedLanes int // what the queues were made for
+	sized int // how many tasks the queues are made for; 0 for none yet
 }
 
 // New makes a context on dev, which stays open until Destroy. Its tasks are
@@ -117,7 +119,7 @@ func (d *Context) setExecutor(x work.Executor) {
 	if w, ok := x.(interface{ Workers() int }); ok {
 		n = w.Workers()
 	}
-	d.executor = x
+	d.executor, d.sized = x, 0
 	d.lanes = make([]lane, n)
 	for i := range d.lanes {
 		d.lanes[i].init(d, i)

@@ -1,10 +1,7 @@
 package dma
 
 import (
-	"sync/atomic"
-
 	"github.com/gantry-rdma/gantry/core"
-	"github.com/gantry-rdma/gantry/internal/ring"
 	"github.com/gantry-rdma/gantry/work"
 )
 
@@ -31,82 +28,6 @@ const splitAbove = 128 << 10
 type part struct {
 	task   *Memcpy
 	off, n int
-}
-
-// parts is the queue from the engine's goroutine to the lanes. With one lane
-// there is one taker, and a simpler ring will do.
-type parts struct {
-	one  *ring.SPSC[part]
-	many *ring.MPMC[part]
-
-	flushing atomic.Bool // parts are not copied any more
-}
-
-func (p *parts) init(tasks, lanes int) {
-	p.one, p.many = nil, nil
-	if lanes == 1 {
-		p.one = ring.NewSPSC[part](tasks)
-	} else {
-		p.many = ring.NewMPMC[part](tasks * lanes)
-	}
-}
-
-func (p *parts) push(v part) bool {
-	if p.one != nil {
-		return p.one.Push(v)
-	}
-	return p.many.Push(v)
-}
-
-func (p *parts) pop() (part, bool) {
-	if p.one != nil {
-		return p.one.Pop()
-	}
-	return p.many.Pop()
-}
-
-func (p *parts) empty() bool {
-	if p.one != nil {
-		return p.one.Empty()
-	}
-	return p.many.Empty()
-}
-
-// done is the queue from the lanes back to the engine's goroutine.
-type done struct {
-	one  *ring.SPSC[*Memcpy]
-	many *ring.MPMC[*Memcpy]
-}
-
-func (q *done) init(tasks, lanes int) {
-	q.one, q.many = nil, nil
-	if lanes == 1 {
-		q.one = ring.NewSPSC[*Memcpy](tasks)
-	} else {
-		q.many = ring.NewMPMC[*Memcpy](tasks)
-	}
-}
-
-func (q *done) push(t *Memcpy) {
-	if q.one != nil {
-		q.one.Push(t) // there is room for every task
-	} else {
-		q.many.Push(t)
-	}
-}
-
-func (q *done) pop() (*Memcpy, bool) {
-	if q.one != nil {
-		return q.one.Pop()
-	}
-	return q.many.Pop()
-}
-
-func (q *done) empty() bool {
-	if q.one != nil {
-		return q.one.Empty()
-	}
-	return q.many.Empty()
 }
 
 // A lane copies one part at a time, as a work item. It never runs twice at the
@@ -139,20 +60,19 @@ func (l *lane) run(budget int) (more bool) {
 			break
 		}
 	}
-	return l.now.task != nil || !l.d.parts.empty()
+	return l.now.task != nil || !l.d.parts.Empty()
 }
 
 // take fetches the next part, and calls for help if that was not the last one.
 func (l *lane) take() (ok bool) {
-	p := &l.d.parts
-	if l.now, ok = p.pop(); !ok {
+	if l.now, ok = l.d.parts.Pop(); !ok {
 		return false
 	}
-	if l.next != nil && !p.empty() {
+	if l.next != nil && !l.d.parts.Empty() {
 		l.next.item.Wake()
 	}
 	switch t := l.now.task; {
-	case p.flushing.Load():
+	case l.d.flushing.Load():
 		t.fail(core.ErrFlushed)
 	case t.plan.wrong != fine:
 		l.fault(t)
@@ -182,7 +102,7 @@ func (l *lane) step(budget int) (steps int) {
 // fault fails a task as hardware would: what comes after it is not copied.
 func (l *lane) fault(t *Memcpy) {
 	t.fail(core.ErrIOFailed)
-	l.d.parts.flushing.Store(true)
+	l.d.flushing.Store(true)
 }
 
 // finish ends the part of t, and t with it if it was the last. From then on the
@@ -192,6 +112,6 @@ func (l *lane) finish(t *Memcpy) {
 	if t.plan.parts > 1 && t.left.Add(-1) > 0 {
 		return
 	}
-	l.d.done.push(t)
+	l.d.done.Push(t) // there is room for every task
 	l.d.Notify()
 }

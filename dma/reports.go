@@ -31,10 +31,10 @@ func (r *reports) place(seq uint32) **Memcpy { return &r.early[seq&uint32(len(r.
 func (r *reports) ready() bool { return r.ordered && *r.place(r.reported) != nil }
 
 // next returns the task whose turn it is, or nil while it is not finished.
-func (r *reports) next(q *done) *Memcpy {
+func (r *reports) next(q queue[*Memcpy]) *Memcpy {
 	p := r.place(r.reported)
 	for *p == nil {
-		t, ok := q.pop()
+		t, ok := q.Pop()
 		if !ok {
 			return nil
 		}
