@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/roce"
 )
 
 // wireLen returns the bytes of a packet from BTH to before the ICRC.
@@ -65,6 +66,21 @@ func (c *recvCounters) accept(frames []*frame.Frame) (n int) {
 	c.frames.Add(uint64(n))
 	c.bytes.Add(uint64(bytes))
 	return n
+}
+
+// refuse counts a packet that roce.Parse refuses, by the first thing that is
+// wrong with it.
+func (c *recvCounters) refuse(packet []byte) {
+	switch {
+	case len(packet) < roce.BTHLen+roce.ICRCLen:
+		c.length.Add(1)
+	case (*roce.BTH)(packet).Version() != 0:
+		c.version.Add(1)
+	case !(*roce.BTH)(packet).Opcode().Known():
+		c.opcode.Add(1)
+	default:
+		c.length.Add(1)
+	}
 }
 
 func (c *recvCounters) read(s *Stats) {

@@ -1,0 +1,260 @@
+package link
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/internal/sys"
+	"github.com/gantry-rdma/gantry/roce"
+)
+
+const (
+	// framesPerBuffer is how many frames the stock has for each buffer: that
+	// many packets of 4096 bytes are in one that the kernel filled.
+	framesPerBuffer = 16
+
+	recvMessages = 32
+	mergedSize   = 64 << 10 // what the kernel merges is no longer than this
+	plainSize    = 8 << 10  // one packet, the longest there is
+	spareFrames  = 64
+	keepPayload  = 192 // up to so many bytes a payload moves into its frame
+)
+
+// A receiver takes messages apart into frames. What it hands out comes from a
+// stock that was made when the link was opened.
+type receiver struct {
+	mu    sync.Mutex // Recv against Close
+	flows flows
+	batch *sys.RecvBatch
+	slots [recvMessages]*buffer // where the kernel puts messages; nil: needs one
+	spare []*received           // frames that Recv has at hand
+
+	count, at int // messages that came, and which one is taken apart
+	msg       sys.Received
+	flow      *flow
+	off       int // bytes of the message that are done
+	id        int // the identification to expect of the next packet
+
+	left  atomic.Bool // Recv stopped with messages left
+	stock stock
+	gate  gate // for a receiver that waits for the stock to fill
+}
+
+func (r *receiver) init(u *UDP, local netip.AddrPort, c UDPConfig) {
+	r.flows.local, r.flows.incoming = local, true
+	r.batch = sys.NewRecvBatch(recvMessages)
+	r.gate.init()
+	size := mergedSize
+	if c.Plain {
+		size = plainSize
+	}
+	r.stock.add(u, c.Buffers, size)
+	r.spare = make([]*received, 0, spareFrames)
+}
+
+// Recv checks the ICRC of every packet. Frames that come from buffers of the
+// link stay as they are until they are given back.
+func (u *UDP) Recv(frames []*frame.Frame) (n int) {
+	u.lookForRoom()
+	r := &u.recv
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if u.closed.Load() {
+		return 0
+	}
+	more := true
+	for n < len(frames) {
+		if r.at == r.count {
+			// After a fetch that was not full the socket is empty; looking again
+			// would cost a system call.
+			if !more || !u.fetch(&more) {
+				break
+			}
+		}
+		got, ok := u.takeApart(frames[n:])
+		n += got
+		if !ok {
+			break
+		}
+	}
+	r.left.Store(r.at < r.count)
+	return n
+}
+
+// lookForRoom tells whoever waits for it that the socket has room to send.
+func (u *UDP) lookForRoom() {
+	if !u.blocked.Load() || !u.blocked.Swap(false) {
+		return
+	}
+	u.recv.mu.Lock()
+	room := !u.closed.Load() && u.sock.HasRoom()
+	u.recv.mu.Unlock()
+	if !room {
+		u.blocked.Store(true)
+		return
+	}
+	call(&u.room)
+}
+
+// fetch asks the kernel for messages. It reports false if there are none, or no
+// buffers, and clears more when there are no others.
+func (u *UDP) fetch(more *bool) bool {
+	r := &u.recv
+	n := r.fill()
+	if n == 0 {
+		u.got.noBuffer.Add(1)
+		return false
+	}
+	count, _ := r.batch.Recv(u.sock, n) // an error of a packet is like no packet
+	*more = count == n
+	if r.at, r.count = 0, count; count == 0 {
+		return false
+	}
+	u.got.calls.Add(1)
+	r.open()
+	return true
+}
+
+// fill gives the slots buffers, from the first on, and returns how many have one.
+func (r *receiver) fill() int {
+	for i, b := range r.slots {
+		if b != nil {
+			continue
+		}
+		if b = r.stock.buffer(); b == nil {
+			b = r.later(i)
+		}
+		if b == nil {
+			r.stock.ranOut(i == 0)
+			return i
+		}
+		r.slots[i] = b
+		r.batch.Set(i, b.mem)
+	}
+	return len(r.slots)
+}
+
+// later takes the buffer of a slot behind i, or returns nil.
+func (r *receiver) later(i int) *buffer {
+	for j := i + 1; j < len(r.slots); j++ {
+		if b := r.slots[j]; b != nil {
+			r.slots[j] = nil
+			return b
+		}
+	}
+	return nil
+}
+
+// open makes ready to take the next message apart.
+func (r *receiver) open() {
+	r.msg = r.batch.Got(r.at)
+	r.off, r.id = 0, 0
+	r.flow = r.flows.find(frame.Addr{IP: r.msg.IP, Port: r.msg.Port})
+	r.slots[r.at].refs.Store(1)
+}
+
+// takeApart makes frames of the packets of the open message, and opens the next
+// one when it is done. It reports false if the stock of frames is empty.
+func (u *UDP) takeApart(frames []*frame.Frame) (n int, ok bool) {
+	r := &u.recv
+	b, step, bytes := r.slots[r.at], r.step(), 0
+	for n < len(frames) && r.off < r.msg.Len {
+		if len(r.spare) == 0 && !r.restock() {
+			u.got.noBuffer.Add(1)
+			break
+		}
+		end := min(r.off+step, r.msg.Len)
+		f := r.spare[len(r.spare)-1]
+		if u.parse(f, b, b.mem[r.off:end]) {
+			r.spare = r.spare[:len(r.spare)-1]
+			frames[n] = &f.Frame
+			n++
+			bytes += wireLen(&f.Frame)
+		}
+		r.off = end
+	}
+	u.got.frames.Add(uint64(n))
+	u.got.bytes.Add(uint64(bytes))
+	if step < r.msg.Len {
+		u.got.merged.Add(uint64(n))
+	}
+	if r.off < r.msg.Len {
+		return n, n == len(frames)
+	}
+	if r.msg.Len == 0 {
+		u.got.length.Add(1)
+	}
+	r.done()
+	return n, true
+}
+
+// step returns the length of the packets in the open message.
+func (r *receiver) step() int {
+	if r.msg.Segment > 0 {
+		return r.msg.Segment
+	}
+	return max(r.msg.Len, 1)
+}
+
+// done ends the open message. Its buffer stays in the slot if no frame needs it.
+func (r *receiver) done() {
+	if b := r.slots[r.at]; b.refs.Add(-1) > 0 {
+		r.slots[r.at] = nil
+	}
+	if r.at++; r.at < r.count {
+		r.open()
+	}
+}
+
+// parse makes a frame of one packet. It reports false if there is something
+// wrong with the packet, and has counted it.
+func (u *UDP) parse(f *received, b *buffer, packet []byte) bool {
+	r := &u.recv
+	p, ok := roce.Parse(packet)
+	if !ok || r.flow == nil {
+		u.got.refuse(packet)
+		r.id++
+		return false
+	}
+	next, solved, ok := r.flow.check(p, r.id)
+	r.id = next
+	if !ok {
+		u.got.icrc.Add(1)
+		return false
+	}
+	if solved {
+		u.got.solved.Add(1)
+	}
+	f.HeadLen = uint8(copy(f.Head[:], p.Headers.Bytes()))
+	f.Pad = uint8(p.BTH().Pad())
+	f.Peer, f.Local = r.flow.peer, u.local
+	payload := p.Payload()
+	f.Len = len(payload)
+	switch {
+	case f.Len == 0:
+	case f.Len <= keepPayload:
+		f.Payload = append(f.Payload, f.small[:copy(f.small[:], payload)])
+	default:
+		f.Payload = append(f.Payload, payload)
+		f.buf = b
+		b.refs.Add(1)
+	}
+	return f.Handed()
+}
+
+// ready reports that the stock has something again.
+func (u *UDP) ready() bool { return u.closed.Load() || !u.recv.stock.empty.Load() }
+
+// Wait parks until a message arrives, or the socket has room that a Send waits
+// for; while all buffers are held, until some are given back.
+func (u *UDP) Wait() bool {
+	switch {
+	case u.recv.stock.empty.Load():
+		u.recv.gate.await(u)
+	case !u.recv.left.Load():
+		return u.sock.Wait() && !u.closed.Load()
+	}
+	return !u.closed.Load()
+}
