@@ -186,3 +186,24 @@ func TestPayloadHasNoPad(t *testing.T) {
 		}
 	}
 }
+
+// TestFitsIsTheDoorOfAPacketInPieces: headers and payload may lie apart, and
+// then the rules of Parse hold for the length alone.
+func TestFitsIsTheDoorOfAPacketInPieces(t *testing.T) {
+	for o := range 256 {
+		for pad := range 4 {
+			for body := range 10 {
+				b := make([]byte, HeadSize)
+				b[0], b[1] = byte(o), byte(pad<<4)
+				h, _, ok := ParseHeaders(b)
+				if !ok {
+					continue
+				}
+				_, want := Parse(b[:h.Len()+body+ICRCLen])
+				if got := h.Fits(body); got != want {
+					t.Errorf("%v, pad %d, %d bytes: got %v, want %v", h.Opcode(), pad, body, got, want)
+				}
+			}
+		}
+	}
+}

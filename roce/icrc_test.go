@@ -230,6 +230,24 @@ func TestCheckNeverBelievesWhatDoesNotAddUp(t *testing.T) {
 	}
 }
 
+// TestCheckIsFullOverIPv6: what would pass as another identification over IPv4
+// is a wrong ICRC over IPv6.
+func TestCheckIsFullOverIPv6(t *testing.T) {
+	ip := assemble(t, Path{Src: ends6[0], Dst: ends6[1]}, RCSendOnly, []byte("0123"))
+	d, _ := ParseIP(ip)
+	p, _ := Parse(d.Payload())
+	f4, _ := NewFlow(ends4[0], ends4[1])
+	f6, _ := NewFlow(ends6[0], ends6[1])
+	if _, ok := f6.Check(p, Segment(0)); !ok {
+		t.Fatal("got a wrong ICRC")
+	}
+	wrong := f4.Sum(p, Segment(0)) ^ f4.Sum(p, Segment(5))
+	binary.LittleEndian.PutUint32(ip[len(ip)-4:], p.ICRC()^wrong)
+	if id, ok := f6.Check(p, Segment(0)); ok {
+		t.Errorf("got a wrong ICRC accepted as %v", id)
+	}
+}
+
 // TestCheckSeesEveryFlippedBit: with the identification unknown too, single
 // bits do not hide behind it, if DF is insisted on.
 func TestCheckSeesEveryFlippedBit(t *testing.T) {

@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -49,7 +50,7 @@ func TestPSNSubIgnoresWhatIsAbove24Bits(t *testing.T) {
 func TestMTUIsOneOfFive(t *testing.T) {
 	for want, bytes := range []int{0, 256, 512, 1024, 2048, 4096} {
 		m, ok := MTUOf(bytes)
-		if m != MTU(want) || ok != (want > 0) || m.Bytes() != bytes || m.Valid() != ok {
+		if m != MTU(want) || ok != (want > 0) || m.Bytes() != bytes || m.Valid() != ok || ok && m.String() != strconv.Itoa(bytes) {
 			t.Errorf("got %d %v of %d bytes, want %d", m, ok, m.Bytes(), want)
 		}
 	}
@@ -98,6 +99,18 @@ func TestSyndromesSayWhatTheyAre(t *testing.T) {
 	} {
 		if got := s.String(); got != want {
 			t.Errorf("%#x: got %s, want %s", uint8(s), got, want)
+		}
+	}
+}
+
+func TestTopBitOfASyndromeIsReserved(t *testing.T) {
+	for s := range 256 {
+		want := map[int]SyndromeKind{0: KindAck, 1: KindRNRNak, 3: KindNak}[s>>5]
+		if s >= 0x80 || s>>5 == 2 {
+			want = KindReserved
+		}
+		if got := Syndrome(s).Kind(); got != want {
+			t.Errorf("%#x: got kind %d, want %d", s, got, want)
 		}
 	}
 }
