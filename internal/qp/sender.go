@@ -30,50 +30,187 @@ const DefaultWindow = 512
 // DefaultProbe is a good SenderConfig.Probe: 200 us.
 const DefaultProbe Instant = 200_000
 
-// A Sender is the requester and the completer of one queue pair.
+// A Sender is the requester and the completer of one queue pair. It is called
+// by one goroutine at a time, the send item of the queue pair; FrameBack alone
+// may come from any.
+//
+// The zero Sender needs Init, and must not be copied then.
 type Sender struct {
-	env Env
-	q   *SendQueue
-	cfg SenderConfig
+	env   Env
+	q     *SendQueue
+	trace Trace
+	cfg   SenderConfig
+	mtu   int
+	state State
+	mute  bool // the completion queue is lost: complete nothing more
+	now   Instant
+
+	// Packets are counted without wrapping; see psnOf.
+	una  int64  // the oldest that is not acknowledged
+	high int64  // one after the newest that was ever sent
+	at   cursor // the next to send: una when all is to be sent again
+
+	head  uint32 // the oldest request that is not completed
+	acked uint32 // the oldest that is not acknowledged
+	tail  uint32 // one after the newest that was posted
+
+	reads int   // READs and atomics sent and not answered
+	asked int64 // the newest packet that asked for an acknowledgement
+	quiet int   // packets sent since
+
+	window window
+	retry  retry
+	pace   pace
+	fill   landing // where READ data goes
+	wait   Wait
+
+	cqe CQE
+}
+
+// A cursor is a position in the send queue.
+type cursor struct {
+	seq   int64  // the packet
+	wqe   uint32 // the request it belongs to
+	place place  // where its payload begins
 }
 
 // Init prepares a Sender for its life with an Env and a queue. It is Stopped.
 func (s *Sender) Init(env Env, q *SendQueue) { s.env, s.q = env, q }
 
 // Start begins to execute the queue. A Sender starts Stopped.
-func (s *Sender) Start(c SenderConfig) { s.cfg = c }
+func (s *Sender) Start(c SenderConfig) {
+	s.cfg, s.mtu, s.state = c, c.MTU.Bytes(), Running
+	if s.cfg.MaxWindow == 0 {
+		s.cfg.MaxWindow = DefaultWindow
+	}
+	s.una = int64(c.PSN)
+	s.high, s.at.seq, s.asked = s.una, s.una, s.una-1
+	s.window.open(s.cfg.MaxWindow)
+	s.retry.probed = none
+	s.retry.refill(&s.cfg)
+	s.pace.stop()
+}
 
-// Receive takes one response. The frame is the caller's again when it returns.
-func (s *Sender) Receive(f *frame.Frame, now Instant) {}
+// State returns what the Sender does.
+func (s *Sender) State() State { return s.state }
+
+// Waiting returns why the last Step sent no more.
+func (s *Sender) Waiting() Wait { return s.wait }
+
+// Window returns how many packets may be outstanding now.
+func (s *Sender) Window() int { return s.window.size() }
+
+// NextPSN returns the sequence number of the next new packet.
+func (s *Sender) NextPSN() roce.PSN { return psnOf(s.high) }
+
+// SetTrace sets whom to tell about each step; nil: nobody.
+func (s *Sender) SetTrace(t Trace) { s.trace = t }
 
 // Step sends up to budget packets, acts upon a deadline that is over, and
 // completes what can be completed. It reports whether more could be done at
 // once.
-func (s *Sender) Step(now Instant, budget int) (more bool) { return false }
+func (s *Sender) Step(now Instant, budget int) (more bool) {
+	if s.state == Stopped {
+		return false
+	}
+	s.now = now
+	s.tail = s.q.tail.Load()
+	if s.state != Failed {
+		s.window.cap = s.env.WindowCap()
+		s.expire()
+		more = s.request(budget)
+	}
+	s.reap()
+	s.drained()
+	return more
+}
 
-// Deadline returns when Step is to be called at the latest; 0: no need.
-func (s *Sender) Deadline() Instant { return 0 }
+// Drain lets no further request begin, and raises SendQueueDrained when those
+// that began are completed. Resume ends that.
+func (s *Sender) Drain() {
+	if s.state == Running {
+		s.state = Draining
+	}
+}
+
+// Resume lets requests begin again after Drain.
+func (s *Sender) Resume() {
+	if s.state == Draining || s.state == Drained {
+		s.state = Running
+	}
+}
+
+// Fail goes to the error state: what is queued or will be is flushed by Step.
+func (s *Sender) Fail() {
+	if s.state != Stopped {
+		s.state = Failed
+		s.pace.stop()
+	}
+}
+
+// Reset forgets all requests without completing them, and stops. Frames may
+// still be out: their slots count on. Nobody may post meanwhile.
+func (s *Sender) Reset() {
+	s.tail = s.q.tail.Load()
+	for n := s.head; n != s.tail; n++ {
+		s.q.at(n).state = wqePosted
+	}
+	s.q.head.Store(s.tail)
+	*s = Sender{env: s.env, q: s.q, trace: s.trace, head: s.tail, acked: s.tail, tail: s.tail,
+		at: cursor{wqe: s.tail}}
+}
+
+// drained tells when a drain is complete: nothing that began is left.
+func (s *Sender) drained() {
+	if s.state == Draining && s.head == s.at.wqe && s.begun() == nil {
+		s.state = Drained
+		s.env.Raise(SendQueueDrained)
+	}
+}
+
+// begun returns the request at the cursor if a packet of it was sent.
+func (s *Sender) begun() *WQE {
+	if s.at.wqe == s.tail {
+		return nil
+	}
+	if w := s.q.at(s.at.wqe); w.state != wqePosted {
+		return w
+	}
+	return nil
+}
+
+// noRequest is the Token of a frame into no request's memory.
+const noRequest = ^uint64(0)
+
+// held marks the count of frames of a request that waits for them.
+const held = 1 << 30
 
 // FrameBack takes note that a frame is back. It may be called from any
 // goroutine. It reports whether a request waited for that, so that the
 // Sender's work item has to be woken.
-func (s *Sender) FrameBack(f *frame.Frame) (wake bool) { return false }
+func (s *Sender) FrameBack(f *frame.Frame) (wake bool) {
+	if f.Token == noRequest {
+		return false
+	}
+	return s.q.at(uint32(f.Token)).out.Add(-1) == held
+}
 
-// State returns what the Sender does.
-func (s *Sender) State() State { return Stopped }
+// idle reports whether no frame refers to the memory of w. If one does, the
+// last FrameBack will say so.
+func (w *WQE) idle() bool {
+	switch w.out.Load() {
+	case 0:
+		return true
+	case held:
+		w.out.Store(0)
+		return true
+	}
+	if w.out.Or(held)&^held != 0 {
+		return false
+	}
+	w.out.Store(0) // the last one came back in between
+	return true
+}
 
-// Drain lets no further request begin, and raises SendQueueDrained when those
-// that began are completed. Resume ends that.
-func (s *Sender) Drain() {}
-
-// Resume lets requests begin again after Drain.
-func (s *Sender) Resume() {}
-
-// Fail goes to the error state: what is queued or will be is flushed by Step.
-func (s *Sender) Fail() {}
-
-// Reset forgets all requests without completing them, and stops.
-func (s *Sender) Reset() {}
-
-// SetTrace sets whom to tell about each step; nil: nobody.
-func (s *Sender) SetTrace(t Trace) {}
+// psnOf folds a packet's number into the 24 bits of the wire.
+func psnOf(seq int64) roce.PSN { return roce.NewPSN(uint32(seq)) }

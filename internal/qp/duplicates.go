@@ -1,0 +1,54 @@
+package qp
+
+import "github.com/gantry-rdma/gantry/roce"
+
+// duplicate answers a request that was executed before, because the answer was
+// lost or is late. It is not executed again: a SEND or WRITE is acknowledged
+// with the newest sequence number, a READ is read again, an atomic is answered
+// from memory.
+func (r *Responder) duplicate() step {
+	p := &r.packet
+	r.env.Count(CountDuplicate)
+	switch {
+	case p.op.Has(roce.IsSend), p.op.Has(roce.IsWrite):
+		r.oweAck()
+	case p.op.Has(roce.IsRead):
+		r.readAgain(r.saved.find(p.psn))
+	case p.op.Has(roce.IsAtomic):
+		x := r.saved.find(p.psn)
+		if x == nil || !x.atomic {
+			r.env.Count(CountDropReplay)
+			break
+		}
+		r.owe(answer{kind: answerAtomic, psn: p.psn, before: x.before})
+	default:
+		r.env.Count(CountDropMalformed)
+	}
+	return stepDone
+}
+
+// readAgain answers a READ, or a rest of it, from where the peer asks. The
+// memory must lie within what was asked for the first time.
+func (r *Responder) readAgain(x *resource) {
+	p := &r.packet
+	h := p.h.RETH()
+	want := target{h.VA(), h.RKey(), h.DMALen()}
+	if x == nil || x.atomic || !x.covers(want) || r.packetsOf(want.left) > x.packets-p.psn.Sub(x.psn) {
+		r.env.Count(CountDropReplay)
+		return
+	}
+	r.reading = reading{active: true, again: true, first: true, psn: p.psn, memory: want}
+	if r.sendAnswers() {
+		r.read(1)
+	}
+}
+
+// covers reports whether want is a part of the memory of a READ.
+func (x *resource) covers(want target) bool {
+	if want.left == 0 {
+		return x.memory.left == 0
+	}
+	off := want.va - x.memory.va // wraps to a large number when it lies before
+	return want.rkey == x.memory.rkey && off < uint64(x.memory.left) &&
+		uint64(want.left) <= uint64(x.memory.left)-off
+}

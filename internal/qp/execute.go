@@ -1,0 +1,186 @@
+package qp
+
+import "github.com/gantry-rdma/gantry/roce"
+
+// execute does what the request in hand asks for, and moves the expected
+// sequence number on. After that there is no way back: a refusal must come
+// before anything was done.
+func (r *Responder) execute() step {
+	switch p := &r.packet; {
+	case p.op.Has(roce.IsSend):
+		if !r.fill() {
+			return r.no(badReceive)
+		}
+		if h := p.h.IETH(); h != nil && !r.env.InvalidateRemote(h.RKey()) {
+			return r.no(badInvalKey)
+		}
+		r.advance(sendMessage)
+	case p.op.Has(roce.IsWrite):
+		r.put()
+		r.advance(writeMessage)
+	case p.op.Has(roce.IsRead):
+		r.beginRead()
+		return stepDone
+	default:
+		r.atomic()
+		return stepDone
+	}
+	return stepComplete
+}
+
+// advance moves on behind a packet of a SEND or WRITE.
+func (r *Responder) advance(of message) {
+	r.plain = r.expected
+	r.expected = r.expected.Next()
+	r.inside = of
+	if r.packet.op.Has(roce.IsEnd) {
+		r.inside = noMessage
+		r.msn++
+	}
+}
+
+// fill copies the payload into the receive in use.
+func (r *Responder) fill() bool {
+	for _, part := range r.packet.f.Payload {
+		if !r.place.copyIn(r.env, r.recv.SG, part) {
+			return false
+		}
+	}
+	r.got += uint32(r.packet.f.Len)
+	return true
+}
+
+// put copies the payload of a WRITE to where the message has come to.
+func (r *Responder) put() {
+	mem := r.packet.mem
+	for _, part := range r.packet.f.Payload {
+		mem = mem[copy(mem, part):]
+	}
+	n := uint32(r.packet.f.Len)
+	r.write.va += uint64(n)
+	r.write.left -= n
+}
+
+// atomic executes a COMPARE SWAP or FETCH ADD, and remembers what was there:
+// the same request again must not be executed again.
+func (r *Responder) atomic() {
+	p := &r.packet
+	h := p.h.AtomicETH()
+	op := OpFetchAdd
+	if p.op == roce.RCCompareSwap {
+		op = OpCompareSwap
+	}
+	before := r.env.Atomic(p.mem, op, h.Compare(), h.SwapAdd())
+	r.saved.add(resource{psn: p.psn, packets: 1, atomic: true, before: before})
+	r.expected = r.expected.Next()
+	r.msn++
+	r.owe(answer{kind: answerAtomic, psn: p.psn, before: before})
+}
+
+// complete completes the receive in use with the last packet of its message.
+func (r *Responder) complete() step {
+	p := &r.packet
+	if p.op.Has(roce.EndsReceive) {
+		r.cqe = CQE{ByteLen: r.got, Op: OpRecv, Solicited: p.h.BTH().Solicited()}
+		if h := p.h.ImmDt(); h != nil {
+			r.cqe.Imm, r.cqe.WithImm = h.Value(), true
+			if p.op.Has(roce.IsWrite) {
+				r.cqe.Op = OpRecvWriteImm
+			}
+		}
+		if h := p.h.IETH(); h != nil {
+			r.cqe.Imm, r.cqe.WithInv = h.RKey(), true
+		}
+		if !r.completeReceive() {
+			return stepDone
+		}
+	}
+	return stepAcknowledge
+}
+
+// completeReceive puts r.cqe into the completion queue for the receive in use.
+// A full queue is the end of the queue pair.
+func (r *Responder) completeReceive() bool {
+	r.cqe.ID, r.cqe.QPN, r.cqe.SrcQP = r.recv.ID, r.cfg.QPN, r.cfg.DestQPN
+	r.recv = nil
+	if r.env.CompleteReceive(&r.cqe) {
+		return true
+	}
+	if r.state != Failed {
+		r.Fail()
+		r.env.Fatal(StatusGeneral)
+	}
+	return false
+}
+
+// acknowledge owes the peer an acknowledgement if it asked for one.
+func (r *Responder) acknowledge() step {
+	if r.packet.ask {
+		r.oweAck()
+	}
+	return stepDone
+}
+
+// tellGap says once which packet is missing; until it comes, what follows it
+// is dropped.
+func (r *Responder) tellGap() step {
+	if r.gapTold {
+		r.env.Count(CountDropGap)
+		return stepDone
+	}
+	r.gapTold = true
+	r.env.Count(CountOutOfSequence)
+	r.owe(answer{kind: answerNak, psn: r.expected, syndrome: roce.NakSequence})
+	return stepDone
+}
+
+// tellNotReady asks the peer to come again later. What it sent behind the
+// packet will be dropped, and needs no NAK of its own.
+func (r *Responder) tellNotReady() step {
+	r.gapTold = true
+	r.env.Count(CountSentRNR)
+	r.owe(answer{kind: answerNak, psn: r.packet.psn, syndrome: roce.RNRNak(r.cfg.MinRNRTimer)})
+	return stepDone
+}
+
+// refuse ends the connection over the packet in hand: the peer is told, and a
+// receive in use completes with the reason.
+func (r *Responder) refuse() step {
+	why := r.packet.reason
+	if why.nak != 0 {
+		r.owe(answer{kind: answerNak, psn: r.packet.psn, syndrome: why.nak})
+	}
+	r.fail(why.recv)
+	return stepDone
+}
+
+// fail goes to the error state because of the peer.
+func (r *Responder) fail(why Status) {
+	r.Fail()
+	if r.recv != nil {
+		r.cqe = CQE{Status: why}
+		r.completeReceive()
+	}
+	r.env.Fatal(why)
+}
+
+// flush completes posted receives that will never be used.
+func (r *Responder) flush(budget int) (more bool) {
+	if r.recv == nil && r.cfg.SharedReceive {
+		if !r.flushed {
+			r.flushed = true
+			r.env.Raise(LastWQEReached)
+		}
+		return false
+	}
+	for range budget {
+		if r.recv == nil {
+			if r.recv = r.env.TakeReceive(); r.recv == nil {
+				return false
+			}
+		}
+		r.cqe = CQE{Status: StatusFlushed}
+		r.completeReceive()
+	}
+	return true
+}

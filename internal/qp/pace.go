@@ -1,0 +1,97 @@
+package qp
+
+// A pace is what a Sender knows of time: when to act, and how long an answer
+// usually takes.
+type pace struct {
+	resume  Instant // the peer has no receive until then
+	timeout Instant // when the oldest outstanding packet is taken as lost
+	probe   Instant // when an answer is asked for
+	doubled uint8   // how often the wait for a probe was doubled
+
+	timed   int64   // the packet whose answer is timed
+	timedAt Instant // when it was sent
+	trip    Instant // the smoothed round trip, 0 before the first
+	spread  Instant // how far round trips lie apart
+}
+
+// Deadline returns when Step is to be called at the latest; 0: no need.
+func (s *Sender) Deadline() Instant {
+	p := &s.pace
+	switch {
+	case p.resume != 0:
+		return p.resume
+	case p.probe == 0 || p.timeout != 0 && p.timeout < p.probe:
+		return p.timeout
+	}
+	return p.probe
+}
+
+// idle reports whether no answer is waited for.
+func (p *pace) idle() bool { return p.timeout == 0 && p.probe == 0 }
+
+// stop waits for nothing.
+func (p *pace) stop() { p.resume, p.timeout, p.probe, p.timed = 0, 0, 0, none }
+
+// start waits for an answer.
+func (p *pace) start(c *SenderConfig, now Instant) {
+	p.doubled = 0
+	p.restart(c, now, true, false)
+}
+
+// restart waits anew: something came, or all is being sent again. With nothing
+// outstanding it stops the timers.
+func (p *pace) restart(c *SenderConfig, now Instant, outstanding, read bool) {
+	p.timeout, p.probe = 0, 0
+	if !outstanding || p.resume != 0 {
+		return
+	}
+	if c.Timeout != 0 {
+		p.timeout = now + 4096<<min(c.Timeout, 31)
+	}
+	p.doubled = 0
+	p.setProbe(c, now, read)
+}
+
+// backOff waits twice as long for the next probe.
+func (p *pace) backOff(c *SenderConfig, now Instant, read bool) {
+	if p.doubled < 16 {
+		p.doubled++
+	}
+	p.setProbe(c, now, read)
+}
+
+// setProbe sets the time of the next probe: a few round trips from now, and
+// more where the peer has a READ to answer.
+func (p *pace) setProbe(c *SenderConfig, now Instant, read bool) {
+	if c.Probe == 0 {
+		return
+	}
+	wait := max(c.Probe, 3*p.trip+4*p.spread)
+	if p.trip == 0 || read {
+		wait *= 4
+	}
+	p.probe = now + wait<<p.doubled
+}
+
+// measure times the answer to a packet, if none is timed already.
+func (p *pace) measure(seq int64, now Instant) {
+	if p.timed == none {
+		p.timed, p.timedAt = seq, now
+	}
+}
+
+// answered ends the measurement when the packet is before una. Answers to what
+// was sent twice are not timed: rewind forgets it.
+func (p *pace) answered(una int64, now Instant) {
+	if p.timed == none || p.timed >= una {
+		return
+	}
+	p.timed = none
+	took := max(1, now-p.timedAt)
+	if p.trip == 0 {
+		p.trip, p.spread = took, took/2
+		return
+	}
+	p.spread += (max(took-p.trip, p.trip-took) - p.spread) / 4
+	p.trip += (took - p.trip) / 8
+}
