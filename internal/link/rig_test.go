@@ -3,6 +3,7 @@ package link
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"runtime"
@@ -34,8 +35,26 @@ func fabrics() []fabric {
 		{"memory", memory},
 		{"udp4", udp4},
 		{"udp4 plain", func(t testing.TB) (a, b Link) { return udpEnds(t, "127.0.0.1", UDPConfig{Plain: true}) }},
+		{"memory, good network", func(t testing.TB) (a, b Link) {
+			a, b = memory(t)
+			return wrapped(t, NewFaults(a, Faults{})), b
+		}},
+		{"udp4, slow network", func(t testing.TB) (a, b Link) {
+			a, b = udp4(t)
+			return wrapped(t, NewFaults(a, Faults{Delay: time.Millisecond})), b
+		}},
+		{"memory, captured", func(t testing.TB) (a, b Link) {
+			a, b = memory(t)
+			return wrapped(t, NewCapture(a, io.Discard)), wrapped(t, NewCapture(b, io.Discard))
+		}},
 		{"udp6", func(t testing.TB) (a, b Link) { return udpEnds(t, "::1", UDPConfig{}) }},
 	}
+}
+
+// wrapped closes the outer link, and with it the inner one.
+func wrapped[L Link](t testing.TB, l L) L {
+	t.Cleanup(func() { l.Close() })
+	return l
 }
 
 func ends(t testing.TB, c PairConfig) (a, b *Memory) {

@@ -122,15 +122,15 @@ func (u *UDP) watch() (err error) {
 		return os.NewSyscallError("fcntl", err)
 	}
 	u.file = os.NewFile(uintptr(u.epoll), "udp")
-	u.ready = func(uintptr) bool { return u.readable() }
+	u.ready = func(fd uintptr) bool { return u.readable(int(fd)) }
 	u.conn, err = u.file.SyscallConn()
 	return err
 }
 
 // readable reports whether there is a message, or room that was waited for.
-func (u *UDP) readable() bool {
+func (u *UDP) readable(epoll int) bool {
 	for {
-		n, err := unix.EpollWait(u.epoll, u.found[:], 0)
+		n, err := unix.EpollWait(epoll, u.found[:], 0)
 		if err != unix.EINTR {
 			return n > 0
 		}
@@ -208,18 +208,17 @@ func (u *UDP) Drops() uint64 {
 
 // Close closes the socket and ends Wait. It is called once.
 func (u *UDP) Close() error {
-	err := u.file.Close()
-	u.epoll = -1 // went with the file
-	u.closeAll()
-	return err
+	return errors.Join(u.file.Close(), os.NewSyscallError("close", unix.Close(u.fd)))
 }
 
+// closeAll undoes what was done when opening failed.
 func (u *UDP) closeAll() {
-	if u.file == nil && u.epoll >= 0 {
+	if u.file != nil {
+		_ = u.file.Close()
+	} else if u.epoll >= 0 {
 		_ = unix.Close(u.epoll)
 	}
 	if u.fd >= 0 {
 		_ = unix.Close(u.fd)
 	}
-	u.epoll, u.fd = -1, -1
 }

@@ -1,0 +1,131 @@
+package link
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/roce"
+)
+
+// A Capture writes what passes a link as pcapng: IP packets with nanosecond
+// timestamps and direction, which Wireshark and tcpdump read.
+//
+// IP and UDP header and ICRC are made up as the wire has them, on links without
+// a wire too; the IPv4 identification is 0 in each packet, also where the
+// kernel numbers them. A packet that did not pass the checks of the link is not
+// seen.
+//
+// Writing happens inside Send and Recv, one write for each call. After the
+// first error nothing is written any more, and Close returns it.
+type Capture struct {
+	Link
+	mu    sync.Mutex
+	w     io.Writer
+	block pcapng
+	ends  []int // of the packets that are encoded, in block
+	flows [2]flows
+	err   error
+}
+
+// NewCapture writes the frames of l to w, and owns l but not w.
+func NewCapture(l Link, w io.Writer) *Capture {
+	c := &Capture{Link: l, w: w}
+	local := l.Local().AddrPort()
+	c.flows[outbound].local = local
+	c.flows[inbound].local, c.flows[inbound].incoming = local, true
+	c.block.start()
+	c.write(len(c.block.buf))
+	return c
+}
+
+// The two directions; also indices of the flows.
+const (
+	inbound = iota
+	outbound
+)
+
+// Send writes the frames that the link takes.
+func (c *Capture) Send(frames []*frame.Frame) (taken int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// Once the link has a frame, it is too late to look at it.
+	c.encode(frames, outbound)
+	taken = c.Link.Send(frames)
+	if taken > 0 {
+		c.write(c.ends[taken-1])
+	}
+	return taken
+}
+
+// Recv writes the frames that it returns.
+func (c *Capture) Recv(frames []*frame.Frame) (n int) {
+	n = c.Link.Recv(frames)
+	if n > 0 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.encode(frames[:n], inbound)
+		c.write(len(c.block.buf))
+	}
+	return n
+}
+
+// Close closes the link. It returns an error of the writer as well.
+func (c *Capture) Close() error {
+	err := c.Link.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return errors.Join(err, c.err)
+}
+
+// encode turns frames into blocks.
+func (c *Capture) encode(frames []*frame.Frame, direction int) {
+	c.block.buf, c.ends = c.block.buf[:0], c.ends[:0]
+	now := time.Now()
+	for _, f := range frames {
+		c.packet(f, now, direction)
+		c.ends = append(c.ends, len(c.block.buf))
+	}
+}
+
+// packet appends the packet of one frame, if it is one.
+func (c *Capture) packet(f *frame.Frame, now time.Time, direction int) {
+	if int(f.HeadLen) > len(f.Head) || !sound(f) {
+		return
+	}
+	to := c.flows[direction].find(f.Peer)
+	h, _, ok := roce.ParseHeaders(f.Head[:f.HeadLen])
+	if to == nil || !ok {
+		return
+	}
+	body := f.Len + int(f.Pad)
+	path := roce.Path{Src: c.flows[direction].local, Dst: to.addr, HopLimit: 64, Ident: roce.Segment(0)}
+	if direction == inbound {
+		path.Src, path.Dst = path.Dst, path.Src
+	}
+	var room [roce.Room]byte
+	n := path.Put(&room, h.Len()+body+roce.ICRCLen)
+	if n == 0 {
+		return
+	}
+	at := c.block.begin(now, n+h.Len()+body+roce.ICRCLen)
+	c.block.buf = append(append(c.block.buf, room[:n]...), h.Bytes()...)
+	sum := to.icrc.Start(h, body, roce.Segment(0))
+	for _, p := range f.Payload {
+		c.block.buf = append(c.block.buf, p...)
+		sum = sum.Add(p)
+	}
+	var tail [3 + roce.ICRCLen]byte
+	(sum.AddPad(int(f.Pad)) ^ roce.ICRC(f.Damage)).Put((*[roce.ICRCLen]byte)(tail[f.Pad:]))
+	c.block.buf = append(c.block.buf, tail[:f.Pad+roce.ICRCLen]...)
+	c.block.end(at, direction)
+}
+
+// write writes the first n bytes of the blocks.
+func (c *Capture) write(n int) {
+	if c.err == nil && n > 0 {
+		_, c.err = c.w.Write(c.block.buf[:n])
+	}
+}
