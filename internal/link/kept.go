@@ -14,7 +14,7 @@ import (
 // overtakes it.
 const (
 	maxDelayed = 1024
-	maxLate    = 64
+	maxLate    = 256
 	lateness   = time.Millisecond
 )
 

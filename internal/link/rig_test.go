@@ -41,7 +41,7 @@ func fabrics() []fabric {
 		}},
 		{"udp4, slow network", func(t testing.TB) (a, b Link) {
 			a, b = udp4(t)
-			return wrapped(t, NewFaults(a, Faults{Delay: time.Millisecond})), b
+			return wrapped(t, NewFaults(a, Faults{Delay: 10 * time.Microsecond})), b
 		}},
 		{"memory, captured", func(t testing.TB) (a, b Link) {
 			a, b = memory(t)
