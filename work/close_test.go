@@ -86,14 +86,33 @@ func TestNothingIsStrandedByClose(t *testing.T) {
 			var i Item
 			i.Init(x, func(int) bool { return false })
 			woken := startWaking(&i)
+			polled := startPolling(x)
 			x.Close()
 			<-woken
+			<-polled
 			if !settled(&i)() {
 				t.Fatalf("got state %v left behind by %v, want it settled", i.State(), x)
 			}
 			checkCounts(t, &i)
 		}
 	}
+}
+
+// startPolling helps a work queue for a while.
+func startPolling(x Executor) <-chan struct{} {
+	done := make(chan struct{})
+	q, ok := x.(*Workqueue)
+	if !ok {
+		close(done)
+		return done
+	}
+	go func() {
+		defer close(done)
+		for range 100 {
+			q.Drive(0)
+		}
+	}()
+	return done
 }
 
 func startWaking(i *Item) <-chan struct{} {

@@ -149,18 +149,17 @@ func (p *pool) help(budget int) bool {
 	return true
 }
 
-// close is Executor.Close. What is queued now is run. What comes later is
-// swept by those who bring it and see closed; the second look is for the rest.
+// close is Executor.Close. What is queued now is moved to the lists and run.
+// What comes later is swept from the inboxes, by those who bring it and see
+// closed, or is run by a worker: none leaves while something is pending.
 func (p *pool) close() {
-	for range 2 {
-		for k := range p.lanes {
-			l := &p.lanes[k]
-			l.mu.Lock()
-			l.collect()
-			l.mu.Unlock()
-		}
-		p.closed.Store(true)
+	for k := range p.lanes {
+		l := &p.lanes[k]
+		l.mu.Lock()
+		l.collect()
+		l.mu.Unlock()
 	}
+	p.closed.Store(true)
 	p.mu.Lock()
 	for _, w := range p.parked {
 		p.rest.Add(searching - parked)

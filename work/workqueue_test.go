@@ -158,30 +158,6 @@ func TestNoItemStarves(t *testing.T) {
 	}
 }
 
-func TestAnIdleWorkerStealsHalf(t *testing.T) {
-	var p pool
-	p.lanes = make([]lane, 3)
-	items := make([]Item, 9)
-	for k := range items {
-		items[k].Init(new(Inline), func(int) bool { return false })
-		p.lanes[0].inbox.push(&items[k])
-	}
-	if i := p.take(1); i != &items[0] || i.home != 1 {
-		t.Errorf("got lane %d, want the oldest item in lane 1", i.home)
-	}
-	if a, b := p.lanes[0].list.Len(), p.lanes[1].list.Len(); a != 4 || b != 4 {
-		t.Errorf("got %d and %d items left, want 4 and 4", a, b)
-	}
-	for range 8 {
-		if p.take(2) == nil {
-			t.Error("got nothing, want an item from another lane")
-		}
-	}
-	if p.pending() || p.take(0) != nil {
-		t.Error("got more than was queued")
-	}
-}
-
 func TestTheNumberOfWorkersDefaultsToTheCPUs(t *testing.T) {
 	for _, n := range []int{0, -1} {
 		x := NewWorkqueue(n)
