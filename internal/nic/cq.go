@@ -1,0 +1,208 @@
+package nic
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gantry-rdma/gantry/internal/qp"
+)
+
+// An arming says which completion raises the next event of a queue.
+type arming uint8
+
+const (
+	armedNot arming = iota
+	armedSolicited
+	armedNext
+)
+
+// A CQ is a completion queue. Its methods may be called from any goroutine.
+//
+// It raises one event each time it is armed. The event is pushed under the
+// lock under which the entry was, so a queue that was armed before an entry
+// came has an event after it.
+type CQ struct {
+	Owner any // whoever made it may note itself here
+
+	d  *Device
+	ch *Channel
+
+	ready atomic.Int64 // entries in the ring: what a poll looks at first
+	polls atomic.Uint32
+
+	mu       sync.Mutex
+	ring     []qp.CQE
+	head     uint64
+	tail     uint64
+	armed    arming
+	overflow bool // an entry was lost since the last poll
+
+	pending int // events that nobody got yet; under the lock of the channel
+	queued  bool
+	nextCQ  *CQ
+	unacked atomic.Int64 // events that somebody got and did not acknowledge
+	users   atomic.Int32 // queue pairs, twice if both halves use it
+	closed  atomic.Bool
+}
+
+// NewCQ returns a queue for at least n entries. Its events go to ch, which
+// may be nil.
+func (d *Device) NewCQ(n int, ch *Channel) (*CQ, error) {
+	size, err := d.cqSize(n)
+	if err != nil {
+		return nil, err
+	}
+	if ch != nil {
+		ch.users.Add(1)
+	}
+	d.cqs.Add(1)
+	return &CQ{d: d, ch: ch, ring: make([]qp.CQE, size)}, nil
+}
+
+func (d *Device) cqSize(n int) (int, error) {
+	if n < 1 || n > d.limits.CQE {
+		return 0, fmt.Errorf("completion queue of %d entries, want 1 to %d: %w", n, d.limits.CQE, ErrInvalid)
+	}
+	return 1 << bits.Len(uint(n-1)), nil
+}
+
+// Cap returns how many entries the queue holds: a power of two.
+func (c *CQ) Cap() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.ring)
+}
+
+// push adds an entry, and raises an event if one is due. It returns false and
+// reports the overflow when the queue is full.
+func (c *CQ) push(e *qp.CQE) bool {
+	c.mu.Lock()
+	n := c.tail - c.head
+	if n == uint64(len(c.ring)) {
+		first := !c.overflow
+		c.overflow = true
+		c.mu.Unlock()
+		if first {
+			c.d.raise(Event{Kind: EventCQError, CQ: c})
+		}
+		c.d.count(countCQOverflow)
+		return false
+	}
+	c.ring[c.tail&uint64(len(c.ring)-1)] = *e
+	c.tail++
+	c.ready.Store(int64(n + 1))
+	if c.armed == armedNot {
+		c.mu.Unlock()
+		return true
+	}
+	if c.armed == armedNext || e.Solicited || e.Status != qp.StatusSuccess {
+		c.armed = armedNot
+		if c.ch != nil {
+			c.ch.push(c)
+		}
+	}
+	c.mu.Unlock()
+	return true
+}
+
+// Take returns up to n of the oldest entries, in two pieces, and locks the
+// queue until Done. It locks nothing when it returns none.
+func (c *CQ) Take(n int) (a, b []qp.CQE) {
+	if c.ready.Load() == 0 {
+		return nil, nil
+	}
+	c.mu.Lock()
+	n = min(n, int(c.tail-c.head))
+	if n <= 0 {
+		c.mu.Unlock()
+		return nil, nil
+	}
+	at := int(c.head) & (len(c.ring) - 1)
+	if first := len(c.ring) - at; n > first {
+		return c.ring[at:], c.ring[:n-first]
+	}
+	return c.ring[at : at+n], nil
+}
+
+// Done says that n entries of Take were copied.
+func (c *CQ) Done(n int) {
+	c.head += uint64(n)
+	c.overflow = false
+	c.ready.Store(int64(c.tail - c.head))
+	c.mu.Unlock()
+}
+
+// pollsPerDrive is how many polls that find enough may follow each other
+// before one drives the device, so that nothing starves behind a full queue.
+const pollsPerDrive = 16
+
+// Due reports, for a device that is driven by polling, whether a poll that
+// found what it wanted should drive all the same.
+func (c *CQ) Due() bool {
+	return c.d.inline != nil && c.polls.Add(1)%pollsPerDrive == 0
+}
+
+// DriveFor drives the device a few rounds, until the queue has an entry. It
+// returns false where nothing is driven by polling.
+func (c *CQ) DriveFor() bool {
+	if c.d.inline == nil {
+		return false
+	}
+	return c.d.driveUntil(&c.ready)
+}
+
+// Arm asks for an event with the next completion, or with the next one that
+// is solicited or failed. Entries that are there already raise none: poll once
+// more after arming. An arming for the next completion is not weakened.
+func (c *CQ) Arm(solicited bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !solicited {
+		c.armed = armedNext
+	} else if c.armed == armedNot {
+		c.armed = armedSolicited
+	}
+}
+
+// Resize changes how many entries the queue holds. Those that are in it must
+// fit.
+func (c *CQ) Resize(n int) error {
+	size, err := c.d.cqSize(n)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	have := int(c.tail - c.head)
+	if have > size {
+		return fmt.Errorf("resize to %d entries, holding %d: %w", n, have, ErrInvalid)
+	}
+	ring := make([]qp.CQE, size)
+	for i := range have {
+		ring[i] = c.ring[(c.head+uint64(i))&uint64(len(c.ring)-1)]
+	}
+	c.ring, c.head, c.tail = ring, 0, uint64(have)
+	return nil
+}
+
+// Destroy gives the queue up. It is busy while queue pairs use it, or events
+// of it are not acknowledged.
+func (c *CQ) Destroy() error {
+	if n := c.users.Load(); n != 0 {
+		return fmt.Errorf("completion queue used by %d halves of queue pairs: %w", n, ErrBusy)
+	}
+	if n := c.unacked.Load(); n != 0 {
+		return fmt.Errorf("completion queue with %d events not acknowledged: %w", n, ErrBusy)
+	}
+	if c.closed.Swap(true) {
+		return fmt.Errorf("completion queue: %w", ErrClosed)
+	}
+	if c.ch != nil {
+		c.ch.forget(c)
+		c.ch.users.Add(-1)
+	}
+	c.d.cqs.Add(-1)
+	return nil
+}

@@ -1,0 +1,305 @@
+package nic
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/internal/link"
+	"github.com/gantry-rdma/gantry/internal/qp"
+	"github.com/gantry-rdma/gantry/work"
+)
+
+// Limits are the most that a device has of each thing.
+type Limits struct {
+	QP, MR int
+	CQE    int // entries of one completion queue
+	WR     int // requests of one queue
+	SGE    int // scatter entries of one request
+	Inline int // bytes
+	Atomic int // READs and atomics outstanding, in each direction
+}
+
+// DefaultLimits are those of the kernel's driver where it makes sense.
+func DefaultLimits() Limits {
+	return Limits{QP: 1<<20 - 16, MR: 1<<20 - 1, CQE: 1 << 20, WR: 1 << 14, SGE: 32, Inline: 512, Atomic: 128}
+}
+
+// Config says how a device is made.
+type Config struct {
+	Link   link.Link // belongs to the device from now on
+	Limits Limits    // zero: DefaultLimits
+
+	// Executor runs the device. An inline one makes it a device that is driven
+	// by polling. nil: a work queue that devices share.
+	Executor work.Executor
+	// Frames is how many packets the device can have out beside those that
+	// come with its queue pairs; 0: 1024.
+	Frames int
+}
+
+// A Device is a network card made of goroutines, or of none. All its methods
+// may be called from any goroutine.
+type Device struct {
+	link   link.Link
+	limits Limits
+	exec   work.Executor
+	inline *work.Inline // of exec, if that is what it is
+	linkFD int          // or -1
+	tick   *tick        // with inline
+	shared bool         // exec is the shared work queue
+
+	qps    table[QP]
+	lately recent // numbers of queue pairs that are gone
+	keys   keys
+	pools  [2]pool
+	timers timers
+	rx     receiver
+	events events
+	tally  tally
+	sleep  sleepers
+
+	pds, cqs, active atomic.Int32
+
+	atomics sync.Mutex // orders all atomic operations of peers
+
+	epoch    atomic.Uint32 // see settle
+	settling sync.Mutex
+
+	roomMu sync.Mutex
+	room   *half // wait for room in the link
+
+	closing atomic.Bool
+	loops   sync.WaitGroup
+}
+
+// Open makes a device. Close gives it up.
+func Open(c Config) (*Device, error) {
+	if c.Link == nil {
+		return nil, fmt.Errorf("device without a link: %w", ErrInvalid)
+	}
+	if c.Limits == (Limits{}) {
+		c.Limits = DefaultLimits()
+	}
+	if c.Frames <= 0 {
+		c.Frames = 1024
+	}
+	d := &Device{link: c.Link, limits: c.Limits, exec: c.Executor, linkFD: -1}
+	if d.exec == nil {
+		d.exec, d.shared = sharedQueue(), true
+	}
+	if fd, ok := d.link.Pollable(); ok {
+		d.linkFD = fd
+	}
+	if x, ok := d.exec.(*work.Inline); ok {
+		d.inline, d.tick = x, tickOf(x)
+	}
+	d.qps.init()
+	d.keys.regions.init()
+	d.keys.generation.Store(uint32(instant()))
+	d.events.init()
+	d.rx.d = d
+	d.pools[0].init(d, narrow)
+	d.pools[1].init(d, c.Limits.SGE)
+	d.pools[0].grow(c.Frames)
+	d.start()
+	return d, nil
+}
+
+// start sets the receive path and the timers going.
+func (d *Device) start() {
+	d.rx.item.Init(d.exec, d.rx.run)
+	d.link.OnRoom(d.roomAgain)
+	if d.linkFD < 0 {
+		d.link.OnReady(func() {
+			d.rx.item.WakePublished()
+			if d.inline != nil {
+				d.alarm()
+			}
+		})
+	} else if d.inline == nil {
+		d.loops.Go(d.rx.loop)
+	}
+	if d.inline == nil {
+		d.timers.wake = make(chan struct{}, 1)
+		d.loops.Go(func() { d.timers.loop(instant) })
+	}
+}
+
+// Limits returns what the device has at most.
+func (d *Device) Limits() Limits { return d.limits }
+
+// Local returns the address that peers send to.
+func (d *Device) Local() frame.Addr { return d.link.Local() }
+
+// MTU returns the largest payload of a packet in bytes.
+func (d *Device) MTU() int { return d.link.MTU() }
+
+// Executor returns what runs the device.
+func (d *Device) Executor() work.Executor { return d.exec }
+
+// clock returns the time.
+func (d *Device) clock() qp.Instant { return instant() }
+
+// rounds is how often one poll lets the executor run, at most. A message needs
+// five: send, arrive, execute, acknowledge, complete.
+const rounds = 8
+
+// Drive does some of the device's work on the caller, where it is driven by
+// polling or by a work queue that lets callers help. It reports whether there
+// was any.
+func (d *Device) Drive(budget int) bool {
+	if d.inline != nil {
+		d.look()
+		return d.inline.Drive(budget)
+	}
+	if x, ok := d.exec.(*work.Workqueue); ok {
+		return x.Drive(budget)
+	}
+	return false
+}
+
+// look takes note of the time, and of packets on a link that does not call.
+func (d *Device) look() {
+	now := instant()
+	d.tick.now.Store(int64(now))
+	d.timers.expire(now)
+	if d.linkFD >= 0 {
+		d.rx.item.WakePublished()
+	}
+}
+
+// driveUntil drives the device until ready is above zero, a few rounds at
+// most.
+func (d *Device) driveUntil(ready *atomic.Int64) bool {
+	d.look()
+	did := false
+	for range rounds {
+		if !d.inline.Drive(0) {
+			break
+		}
+		if did = true; ready.Load() > 0 {
+			break
+		}
+	}
+	return did
+}
+
+// driveIdle drives the device until it has nothing to do, or for a while.
+func (d *Device) driveIdle() {
+	d.look()
+	for range 64 {
+		if !d.inline.Drive(0) {
+			return
+		}
+	}
+}
+
+// patience is how long a call waits for packets to come back from peers.
+const patience = time.Second
+
+// await drives the device, if it is driven by polling, until done reports
+// true. It gives up with ErrBusy when peers do not take their packets.
+func (d *Device) await(done func() bool) error {
+	limit := instant() + qp.Instant(patience)
+	for !done() {
+		if instant() > limit {
+			return fmt.Errorf("packets have not come back from the link: %w", ErrBusy)
+		}
+		if d.inline == nil || !d.Drive(0) {
+			runtime.Gosched()
+		}
+	}
+	return nil
+}
+
+// settle returns when all runs and all frames that may refer to memory under a
+// key that was just changed are over.
+//
+// Each run and each frame counts in the epoch in which it began. Turning the
+// epoch twice and waiting for the old one to empty leaves nothing behind, not
+// even a run that read the epoch before a turn and counted itself after it.
+func (d *Device) settle() error {
+	d.settling.Lock()
+	defer d.settling.Unlock()
+	for range 2 {
+		old := int(d.epoch.Add(1)-1) & 1
+		if err := d.await(func() bool { return d.settled(old) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Device) settled(epoch int) bool {
+	all := true
+	d.qps.all(func(q *QP) {
+		all = all && q.send.idle(epoch) && q.recv.idle(epoch)
+	})
+	return all
+}
+
+// awaitRoom wakes h when the link has room again.
+func (d *Device) awaitRoom(h *half) {
+	d.count(countNoRoom)
+	d.roomMu.Lock()
+	defer d.roomMu.Unlock()
+	if !h.cramped {
+		h.cramped = true
+		h.nextRoom, d.room = d.room, h
+	}
+}
+
+// roomAgain is called by the link when it has room. Waking runs nothing, so
+// the lock may be held.
+func (d *Device) roomAgain() {
+	d.roomMu.Lock()
+	defer d.roomMu.Unlock()
+	for h := d.room; h != nil; h = h.nextRoom {
+		h.cramped = false
+		h.wake()
+	}
+	d.room = nil
+}
+
+// forgetRoom takes h, which goes away, from those who wait for room.
+func (d *Device) forgetRoom(h *half) {
+	d.roomMu.Lock()
+	defer d.roomMu.Unlock()
+	if !h.cramped {
+		return
+	}
+	h.cramped = false
+	for at := &d.room; *at != nil; at = &(*at).nextRoom {
+		if *at == h {
+			*at = h.nextRoom
+			return
+		}
+	}
+}
+
+// Close ends the device. Queue pairs are to be destroyed before; what is left
+// is destroyed here. Completion queues and channels may outlive it.
+func (d *Device) Close() error {
+	if d.closing.Swap(true) {
+		return fmt.Errorf("device: %w", ErrClosed)
+	}
+	var errs []error
+	d.qps.all(func(q *QP) { errs = append(errs, q.Destroy()) })
+	d.rx.item.Close()
+	errs = append(errs, d.link.Close())
+	d.timers.stop()
+	d.events.close()
+	d.loops.Wait()
+	if d.inline != nil {
+		dropTick(d.inline)
+	}
+	if d.shared {
+		releaseQueue()
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,198 @@
+package nic
+
+import (
+	"encoding/binary"
+
+	"github.com/gantry-rdma/gantry/internal/qp"
+)
+
+// A sendHalf runs the requester and completer of a queue pair, and is the
+// qp.Env of it.
+type sendHalf struct {
+	half
+	m      qp.Sender
+	active bool // counts among those who share the window of the device
+}
+
+// A recvHalf runs the responder of a queue pair, and is the qp.Env of it.
+type recvHalf struct {
+	half
+	m  qp.Responder
+	rq recvQueue
+}
+
+var (
+	_ qp.Env = (*sendHalf)(nil)
+	_ qp.Env = (*recvHalf)(nil)
+)
+
+// run is one run of the send half.
+func (s *sendHalf) run(budget int) (more bool) {
+	s.begin()
+	if s.commands.Load() != 0 {
+		s.obey(s.commands.Swap(0))
+	}
+	n := 0
+	for f := s.next(); f != nil && n < budget; f = s.next() {
+		s.m.Receive(f, s.now)
+		s.finish()
+		n++
+	}
+	s.giveBack()
+	more = s.m.Step(s.now, budget)
+	deadline := s.m.Deadline()
+	if s.active != (deadline != 0) {
+		s.turnActive()
+	}
+	s.d.timers.schedule(&s.half, deadline)
+	return s.end() || more
+}
+
+func (s *sendHalf) obey(c uint32) {
+	if c&cmdDrain != 0 {
+		s.m.Drain()
+	}
+	if c&cmdResume != 0 {
+		s.m.Resume()
+	}
+	if c&cmdFail != 0 {
+		s.m.Fail()
+	}
+}
+
+// turnActive joins or leaves those who share the window.
+func (s *sendHalf) turnActive() {
+	s.active = !s.active
+	if s.active {
+		s.d.active.Add(1)
+	} else {
+		s.d.active.Add(-1)
+	}
+}
+
+// run is one run of the receive half. A packet that the machine does not take
+// yet stays first in line.
+func (r *recvHalf) run(budget int) (more bool) {
+	r.begin()
+	if r.commands.Load() != 0 && r.commands.Swap(0)&cmdFail != 0 {
+		r.m.Fail()
+	}
+	n := 0
+	for f := r.next(); f != nil && n < budget; f = r.next() {
+		if !r.m.Receive(f, r.now) {
+			break
+		}
+		r.finish()
+		n++
+	}
+	r.giveBack()
+	more = r.m.Step(r.now, budget)
+	waits := r.end()
+	return more || waits && !r.stuck()
+}
+
+// stuck reports whether the half cannot go on before somebody wakes it: it has
+// no frame or the link has no room.
+func (h *half) stuck() bool { return h.starving.Load() || h.queued > 0 }
+
+// Local is part of qp.Env.
+func (h *half) Local(lkey uint32, addr uint64, n int, write bool) ([]byte, bool) {
+	var need qp.Access
+	if write {
+		need = qp.LocalWrite
+	}
+	b, fault := h.d.keys.open(h.q.pd, lkey, addr, n, need)
+	if fault != keyGood {
+		h.d.fault(fault)
+	}
+	return b, fault == keyGood
+}
+
+// Remote is part of qp.Env.
+func (h *half) Remote(rkey uint32, addr uint64, n int, need qp.Access) ([]byte, bool) {
+	b, fault := h.d.keys.open(h.q.pd, rkey, addr, n, need)
+	if fault != keyGood {
+		h.d.fault(fault)
+	}
+	return b, fault == keyGood
+}
+
+// Atomic is part of qp.Env.
+func (h *half) Atomic(mem []byte, op qp.Op, compare, swapAdd uint64) (before uint64) {
+	h.d.atomics.Lock()
+	defer h.d.atomics.Unlock()
+	before = binary.NativeEndian.Uint64(mem)
+	switch {
+	case op == qp.OpFetchAdd:
+		binary.NativeEndian.PutUint64(mem, before+swapAdd)
+	case before == compare:
+		binary.NativeEndian.PutUint64(mem, swapAdd)
+	}
+	return before
+}
+
+// InvalidateLocal is part of qp.Env.
+func (h *half) InvalidateLocal(key uint32) bool {
+	return h.d.keys.invalidate(h.q.pd, key, false)
+}
+
+// InvalidateRemote is part of qp.Env.
+func (h *half) InvalidateRemote(rkey uint32) bool {
+	return h.d.keys.invalidate(h.q.pd, rkey, true)
+}
+
+// TakeReceive is part of qp.Env; a send half has no receives.
+func (h *half) TakeReceive() *qp.RecvWQE { return nil }
+
+// TakeReceive is part of qp.Env.
+func (r *recvHalf) TakeReceive() *qp.RecvWQE { return r.rq.take() }
+
+// CompleteSend is part of qp.Env.
+func (h *half) CompleteSend(e *qp.CQE) bool { return h.q.sendCQ.push(e) }
+
+// CompleteReceive is part of qp.Env; a send half has no receives.
+func (h *half) CompleteReceive(e *qp.CQE) bool { return h.q.recvCQ.push(e) }
+
+// CompleteReceive is part of qp.Env. The slot of the receive is free again,
+// even if its entry was lost.
+func (r *recvHalf) CompleteReceive(e *qp.CQE) bool {
+	r.rq.done.Add(1)
+	return r.q.recvCQ.push(e)
+}
+
+// WindowCap is part of qp.Env: an equal share for each who has something out.
+func (h *half) WindowCap() int {
+	return max(h.pool.size()/max(int(h.d.active.Load()), 1), leastWindow)
+}
+
+// leastWindow is what a queue pair may always have out.
+const leastWindow = 4
+
+var eventKinds = [...]EventKind{
+	qp.CommEstablished: EventCommEstablish, qp.SendQueueDrained: EventSQDrained, qp.LastWQEReached: EventLastWQE,
+}
+
+// Raise is part of qp.Env.
+func (h *half) Raise(e qp.Event) {
+	h.q.happened(e)
+	if e != qp.SendQueueDrained || h.q.tellDrained.Load() {
+		h.d.raise(Event{Kind: eventKinds[e], QP: h.q})
+	}
+}
+
+// Fatal is part of qp.Env: this half has failed, and the other one follows.
+func (s *sendHalf) Fatal(qp.Status) { s.q.fail(&s.q.recv.half) }
+
+// Fatal is part of qp.Env: this half has failed, and the other one follows.
+func (r *recvHalf) Fatal(st qp.Status) {
+	switch st {
+	case qp.StatusRemAccess:
+		r.d.raise(Event{Kind: EventQPAccess, QP: r.q})
+	case qp.StatusRemInvRequest:
+		r.d.raise(Event{Kind: EventQPRequest, QP: r.q})
+	}
+	r.q.fail(&r.q.send.half)
+}
+
+// Count is part of qp.Env.
+func (h *half) Count(c qp.Counter) { h.d.tally.machine[c].Add(1) }

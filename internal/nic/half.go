@@ -1,0 +1,299 @@
+package nic
+
+import (
+	"sync/atomic"
+
+	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/internal/qp"
+	"github.com/gantry-rdma/gantry/work"
+)
+
+const (
+	outBatch = 32   // frames that a half hands to the link at once
+	backlog  = 1024 // packets that wait for one half; more are dropped
+)
+
+// The commands that others give a half. It obeys at the start of its next run.
+const (
+	cmdFail uint32 = 1 << iota
+	cmdDrain
+	cmdResume
+)
+
+// A half is one side of a queue pair, sending or receiving, with its work item.
+//
+// Fields above the first blank line never change; those that are atomic or say
+// so are for anyone; the rest belongs to whoever runs the item.
+type half struct {
+	d      *Device
+	q      *QP
+	pool   *pool
+	sender *qp.Sender // of a send half
+	polled bool       // its executor is driven by polling
+
+	item     work.Item
+	in       inbox         // packets that arrived
+	commands atomic.Uint32 // cmd bits
+	closed   atomic.Bool
+	out      [2]atomic.Int64 // runs in progress and frames out, by epoch
+	returned frameStack      // frames that came back
+
+	deadline atomic.Int64 // the machine's; see timers
+	known    atomic.Int64 // of the heap; written under its lock
+	place    int          // in the heap, from 1; under its lock
+
+	starving   atomic.Bool
+	nextHungry *half // under the lock of the pool
+	cramped    bool  // waits for room in the link; under the lock of the device
+	nextRoom   *half
+
+	now     qp.Instant
+	epoch   uint8
+	pending *frame.Frame // packets to be handled, oldest first
+	free    *outFrame
+	kept    int // how many are free
+
+	tx      [outBatch]*frame.Frame // emitted, and not taken by the link
+	queued  int
+	counted int // of queued: those in out already
+
+	done    [outBatch]*frame.Frame // handled, to be given back
+	handled int
+}
+
+func (h *half) init(q *QP, x work.Executor, run work.Run) {
+	h.d, h.q = q.d, q
+	_, h.polled = x.(*work.Inline)
+	h.pool = &q.d.pools[0]
+	if q.segments > narrow {
+		h.pool = &q.d.pools[1]
+	}
+	h.item.Init(x, run)
+}
+
+// wake lets the half run: any goroutine, any time.
+func (h *half) wake() {
+	h.item.Wake()
+	if h.polled {
+		h.d.alarm()
+	}
+}
+
+// wakePublished is wake for those who wrote something atomically before.
+func (h *half) wakePublished() {
+	h.item.WakePublished()
+	if h.polled {
+		h.d.alarm()
+	}
+}
+
+// command tells the machine something, from outside of its runs.
+func (h *half) command(c uint32) {
+	h.commands.Or(c)
+	h.wake()
+}
+
+// begin opens a run.
+func (h *half) begin() {
+	h.epoch = uint8(h.d.epoch.Load() & 1)
+	h.out[h.epoch].Add(1)
+	h.now = h.clock()
+	if h.pending == nil {
+		h.pending = h.in.take()
+	}
+	if h.queued > 0 {
+		h.flush()
+	}
+}
+
+// clock returns the time: that of whoever drives, if somebody does.
+func (h *half) clock() qp.Instant {
+	if h.polled && h.d.tick != nil {
+		return qp.Instant(h.d.tick.now.Load())
+	}
+	return instant()
+}
+
+// next returns the oldest packet, or nil.
+func (h *half) next() *frame.Frame {
+	if h.pending == nil {
+		h.pending = h.in.take()
+	}
+	return h.pending
+}
+
+// finish says that the machine is done with the packet of next.
+func (h *half) finish() {
+	f := h.pending
+	h.pending, f.Next = f.Next, nil
+	h.done[h.handled] = f
+	if h.handled++; h.handled == len(h.done) {
+		h.giveBack()
+	}
+}
+
+// giveBack returns handled packets to the link. It comes before our answers
+// go out: a peer in the same process then has its frames when it reads them.
+func (h *half) giveBack() {
+	if h.handled > 0 {
+		n := h.handled
+		h.handled = 0
+		h.d.link.Give(h.done[:n])
+		clear(h.done[:n])
+		h.in.count.Add(int32(-n))
+	}
+}
+
+// end closes a run and reports whether packets are left over.
+func (h *half) end() (more bool) {
+	h.giveBack()
+	if h.queued > 0 {
+		h.flush()
+	}
+	if h.kept > frameKeep {
+		h.shed()
+	}
+	more = h.pending != nil
+	h.out[h.epoch].Add(-1)
+	return more
+}
+
+// shed gives back to the pool what another half may need.
+func (h *half) shed() {
+	last := h.free
+	for range frameKeep - 1 {
+		last = last.next
+	}
+	h.pool.put(last.next)
+	last.next, h.kept = nil, frameKeep
+}
+
+// Frame is part of qp.Env.
+func (h *half) Frame() *frame.Frame {
+	if h.queued == len(h.tx) && !h.flush() {
+		return nil
+	}
+	if h.free == nil && !h.refill() {
+		return nil
+	}
+	o := h.free
+	h.free, o.next = o.next, nil
+	h.kept--
+	o.half, o.epoch = h, unsent
+	o.Reset()
+	return &o.Frame
+}
+
+// refill gets free frames: those that came back to this half, or others.
+func (h *half) refill() bool {
+	chain := h.returned.take()
+	if chain == nil {
+		chain = h.pool.get(frameBatch)
+	}
+	if chain == nil {
+		chain = h.pool.starve(h)
+	}
+	h.free = chain
+	for o := chain; o != nil; o = o.next {
+		h.kept++
+	}
+	return chain != nil
+}
+
+// Emit is part of qp.Env. There is room: Frame made sure.
+func (h *half) Emit(f *frame.Frame) {
+	h.tx[h.queued] = f
+	h.queued++
+}
+
+// flush sends what was emitted and reports whether there is room for more. If
+// the link has none, it wakes the half when it has.
+func (h *half) flush() bool {
+	n := h.queued
+	peer := h.q.view.Load().peer
+	for i, f := range h.tx[:n] {
+		f.Peer = peer
+		if i >= h.counted {
+			f.Owner.(*outFrame).epoch = h.epoch
+		}
+	}
+	h.out[h.epoch].Add(int64(n - h.counted))
+	h.counted = n
+	if h.sendSome(); h.queued > 0 {
+		h.d.awaitRoom(h)
+		h.sendSome()
+	}
+	return h.queued < len(h.tx)
+}
+
+// sendSome hands over as much as the link takes.
+func (h *half) sendSome() {
+	n := h.queued
+	taken := h.d.link.Send(h.tx[:n])
+	copy(h.tx[:], h.tx[taken:n])
+	clear(h.tx[n-taken : n])
+	h.queued -= taken
+	h.counted -= taken
+}
+
+// discard takes back what was emitted and not sent, and gives back what
+// arrived. Nobody runs the half.
+func (h *half) discard() {
+	for i, f := range h.tx[:h.queued] {
+		h.tx[i] = nil
+		f.Owner.FrameBack(f)
+	}
+	h.queued, h.counted = 0, 0
+	for h.next() != nil {
+		h.finish()
+	}
+	h.giveBack()
+}
+
+// retire is discard for a half that will never run again.
+func (h *half) retire() {
+	h.closed.Store(true)
+	h.item.Close()
+	h.d.timers.remove(h)
+	h.discard()
+	h.d.forgetRoom(h)
+	h.pool.put(h.free)
+	h.free, h.kept = nil, 0
+	h.pool.put(h.returned.take())
+}
+
+// idle reports whether no frame of an epoch is out, and no run in progress.
+func (h *half) idle(epoch int) bool { return h.out[epoch].Load() == 0 }
+
+// An inbox holds packets for a half: one goroutine puts, one takes.
+type inbox struct {
+	top   atomic.Pointer[frame.Frame] // newest first
+	count atomic.Int32                // packets put and not yet given back
+}
+
+// put adds n packets, linked from the newest to the oldest.
+func (i *inbox) put(newest, oldest *frame.Frame, n int) {
+	i.count.Add(int32(n))
+	for {
+		top := i.top.Load()
+		oldest.Next = top
+		if i.top.CompareAndSwap(top, newest) {
+			return
+		}
+	}
+}
+
+// take returns all packets, linked from the oldest to the newest.
+func (i *inbox) take() *frame.Frame {
+	if i.top.Load() == nil {
+		return nil
+	}
+	f := i.top.Swap(nil)
+	var first *frame.Frame
+	for f != nil {
+		older := f.Next
+		f.Next = first
+		first, f = f, older
+	}
+	return first
+}

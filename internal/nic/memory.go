@@ -1,0 +1,250 @@
+package nic
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gantry-rdma/gantry/internal/qp"
+	"github.com/gantry-rdma/gantry/internal/sys"
+)
+
+// The errors that set-up calls wrap.
+var (
+	ErrInvalid     = errors.New("invalid argument")
+	ErrNoMemory    = errors.New("a limit is reached")
+	ErrBusy        = errors.New("still in use")
+	ErrClosed      = errors.New("closed")
+	ErrUnsupported = errors.ErrUnsupported
+)
+
+// A PD is a protection domain: queue pairs reach only memory of their own.
+type PD struct {
+	d     *Device
+	users atomic.Int32 // regions and queue pairs
+}
+
+// NewPD returns a protection domain.
+func (d *Device) NewPD() *PD {
+	d.pds.Add(1)
+	return &PD{d: d}
+}
+
+// Free gives the domain up. It is busy while it has regions or queue pairs.
+func (p *PD) Free() error {
+	if n := p.users.Load(); n != 0 {
+		return fmt.Errorf("protection domain with %d users: %w", n, ErrBusy)
+	}
+	p.d.pds.Add(-1)
+	return nil
+}
+
+// A region is what a key stands for. It never changes: to change a region is
+// to put another into its place.
+type region struct {
+	mem    []byte
+	base   uint64 // the address of mem[0]
+	key    uint32 // index<<8 | generation
+	access qp.Access
+	dead   bool // invalidated: the key is kept from reuse and opens nothing
+	pd     *PD
+}
+
+// span returns n bytes at addr, or false when they are not all inside.
+func (r *region) span(addr uint64, n int) ([]byte, bool) {
+	off, size := addr-r.base, uint64(len(r.mem))
+	if off > size || uint64(n) > size-off {
+		return nil, false
+	}
+	return r.mem[off : off+uint64(n) : off+uint64(n)], true
+}
+
+// An MR is a registered region of memory. Its methods may be called from any
+// goroutine.
+type MR struct {
+	d  *Device
+	mu sync.Mutex // orders changes; lookups take no lock
+	r  *region
+}
+
+// Register makes b known to the queue pairs of p. A peer reaches it only
+// with the rights in access. Remote writes and atomics need the local one.
+func (p *PD) Register(b []byte, access qp.Access) (*MR, error) {
+	if err := checkRegion(b, access); err != nil {
+		return nil, err
+	}
+	d := p.d
+	gen := d.keys.generation.Add(1)
+	r := d.keys.regions.add(d.limits.MR, anyNumber, func(n uint32) *region {
+		return &region{mem: b, base: uint64(sys.Addr(b)), key: n<<8 | gen&0xff, access: access, pd: p}
+	})
+	if r == nil {
+		return nil, fmt.Errorf("register a region, %d exist: %w", d.limits.MR, ErrNoMemory)
+	}
+	p.users.Add(1)
+	return &MR{d: d, r: r}, nil
+}
+
+func anyNumber(uint32) bool { return true }
+
+func checkRegion(b []byte, access qp.Access) error {
+	if len(b) == 0 {
+		return fmt.Errorf("register no bytes: %w", ErrInvalid)
+	}
+	if access&(qp.RemoteWrite|qp.RemoteAtomic) != 0 && access&qp.LocalWrite == 0 {
+		return fmt.Errorf("register for remote write or atomic without local write: %w", ErrInvalid)
+	}
+	return nil
+}
+
+// Key returns the key of the region, for local and for remote use, or 0 after
+// Deregister. Another one takes its place when the region is registered again.
+func (m *MR) Key() uint32 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.r == nil {
+		return 0
+	}
+	return m.r.key
+}
+
+// Bytes returns the memory.
+func (m *MR) Bytes() []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.r == nil {
+		return nil
+	}
+	return m.r.mem
+}
+
+// Addr returns the address of the first byte.
+func (m *MR) Addr() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.r == nil {
+		return 0
+	}
+	return m.r.base
+}
+
+// A Change says what Reregister replaces. What is nil stays.
+type Change struct {
+	PD     *PD
+	Mem    []byte
+	Access *qp.Access
+}
+
+// Reregister changes the region. It gets a new generation of its key; the old
+// one opens nothing any more, also where a peer has it. When it returns no
+// packet refers to the old memory; busy means that some still do, and that
+// the key is changed.
+func (m *MR) Reregister(c Change) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.r == nil {
+		return fmt.Errorf("region: %w", ErrClosed)
+	}
+	next := *m.r
+	next.dead = false
+	if c.Access != nil {
+		next.access = *c.Access
+	}
+	if c.Mem != nil {
+		next.mem, next.base = c.Mem, uint64(sys.Addr(c.Mem))
+	}
+	if err := checkRegion(next.mem, next.access); err != nil {
+		return err
+	}
+	if c.PD != nil && c.PD != next.pd {
+		c.PD.users.Add(1)
+		next.pd.users.Add(-1)
+		next.pd = c.PD
+	}
+	next.key = next.key&^0xff | (next.key+1)&0xff
+	m.r = &next
+	m.d.keys.regions.replace(next.key>>8, &next)
+	return m.d.settle()
+}
+
+// Deregister makes the key invalid and waits until no packet refers to the
+// memory. Busy means that some peer is slow to take packets: the key is dead,
+// but the memory must stay. Call it again then.
+func (m *MR) Deregister() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.r == nil {
+		return fmt.Errorf("region: %w", ErrClosed)
+	}
+	if !m.r.dead {
+		tomb := *m.r
+		tomb.dead = true
+		m.r = &tomb
+		m.d.keys.regions.replace(tomb.key>>8, &tomb)
+	}
+	if err := m.d.settle(); err != nil {
+		return err
+	}
+	m.d.keys.regions.remove(m.r.key >> 8)
+	m.r.pd.users.Add(-1)
+	m.r = nil
+	return nil
+}
+
+// keys are the memory keys of a device.
+type keys struct {
+	regions    table[region]
+	generation atomic.Uint32
+}
+
+// A keyFault says why a key does not open what was asked for.
+type keyFault uint8
+
+const (
+	keyGood keyFault = iota
+	keyUnknown
+	keyStale
+	keyDomain
+	keyRight
+	keyRange
+)
+
+// open returns n bytes at addr of the region with that key.
+func (k *keys) open(pd *PD, key uint32, addr uint64, n int, need qp.Access) ([]byte, keyFault) {
+	r := k.regions.at(key >> 8)
+	switch {
+	case r == nil || r.key>>8 != key>>8:
+		return nil, keyUnknown
+	case r.key != key || r.dead:
+		return nil, keyStale
+	case r.pd != pd:
+		return nil, keyDomain
+	case r.access&need != need:
+		return nil, keyRight
+	}
+	b, ok := r.span(addr, n)
+	if !ok {
+		return nil, keyRange
+	}
+	return b, keyGood
+}
+
+// invalidate makes a key open nothing until its region is registered again. A
+// peer may do so only with regions that are open to peers.
+func (k *keys) invalidate(pd *PD, key uint32, byPeer bool) bool {
+	const remote = qp.RemoteRead | qp.RemoteWrite | qp.RemoteAtomic
+	t := &k.regions
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := *t.slots.Load()
+	slot := &s[key>>8&uint32(len(s)-1)]
+	r := slot.Load()
+	if r == nil || r.key != key || r.dead || r.pd != pd || byPeer && r.access&remote == 0 {
+		return false
+	}
+	tomb := *r
+	tomb.dead = true
+	slot.Store(&tomb)
+	return true
+}

@@ -1,0 +1,196 @@
+package nic
+
+import (
+	"fmt"
+
+	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/internal/qp"
+	"github.com/gantry-rdma/gantry/roce"
+)
+
+// Partition is the only entry of the partition table.
+const Partition = roce.DefaultPKey
+
+// Lock orders changes of the queue pair: whoever changes its state looks at it
+// first, and holds the lock from there to the change.
+func (q *QP) Lock() error {
+	q.mu.Lock()
+	if q.dead {
+		q.mu.Unlock()
+		return fmt.Errorf("queue pair: %w", ErrClosed)
+	}
+	return nil
+}
+
+// Unlock ends Lock.
+func (q *QP) Unlock() { q.mu.Unlock() }
+
+// ToReset forgets all that is queued and all that is known of the peer. The
+// caller holds the lock, as for all methods that change the state.
+func (q *QP) ToReset() error {
+	q.state.Store(uint32(Reset))
+	q.view.Store(closedView)
+	q.halt()
+	q.state.Store(uint32(Reset)) // again: a run may have failed meanwhile
+	q.view.Store(closedView)
+	defer q.resume()
+	if err := q.d.await(q.quiet); err != nil {
+		return err
+	}
+	q.post.Lock()
+	q.send.m.Reset()
+	q.post.Unlock()
+	q.recv.m.Reset()
+	q.recv.rq.reset()
+	q.draining.Store(false)
+	return nil
+}
+
+// halt stops both halves, and takes from them what they hold for others.
+func (q *QP) halt() {
+	for _, h := range [...]*half{&q.send.half, &q.recv.half} {
+		h.item.Disable()
+	}
+	q.send.discard()
+	q.recv.discard()
+	q.d.timers.remove(&q.send.half)
+	if q.send.active {
+		q.send.turnActive()
+	}
+}
+
+// resume lets both halves run again, without what they were told before.
+func (q *QP) resume() {
+	for _, h := range [...]*half{&q.send.half, &q.recv.half} {
+		h.commands.Store(0)
+		h.item.Enable()
+	}
+}
+
+// quiet reports whether no frame of the queue pair is out.
+func (q *QP) quiet() bool {
+	for e := range 2 {
+		if !q.send.idle(e) || !q.recv.idle(e) {
+			return false
+		}
+	}
+	return true
+}
+
+// ToInit takes the queue pair from RESET to INIT, or keeps it there.
+func (q *QP) ToInit() { q.state.Store(uint32(Init)) }
+
+// ToRTR begins to take requests, from a peer's address.
+func (q *QP) ToRTR(c qp.ResponderConfig, peer frame.Addr) {
+	c.Transport, c.QPN = q.transport, q.num
+	q.recv.item.Disable()
+	q.recv.discard()
+	if n := int(c.MaxDestRdAtomic); n > q.remembered {
+		q.recv.m.Init(&q.recv, n)
+		q.remembered = n
+	}
+	q.recv.m.Start(c)
+	q.recv.item.Enable()
+	q.state.Store(uint32(RTR))
+	peer.Port = roce.Port
+	q.view.Store(&view{requests: true, pkey: Partition, peer: peer, local: q.d.link.Local()})
+}
+
+// ToRTS begins to send. The queue pair was ready to receive.
+func (q *QP) ToRTS(c qp.SenderConfig) {
+	c.Transport, c.QPN, c.SignalAll = q.transport, q.num, q.signalAll
+	q.send.item.Disable()
+	q.send.discard()
+	q.send.m.Start(c)
+	q.send.item.Enable()
+	v := *q.view.Load()
+	v.responses = true
+	q.goOn(RTR, RTS, &v)
+	q.send.wake()
+}
+
+// goOn moves from one state to the next, unless a half has failed meanwhile.
+func (q *QP) goOn(from, to State, v *view) {
+	old := q.view.Load()
+	if q.state.CompareAndSwap(uint32(from), uint32(to)) && old != closedView {
+		q.view.CompareAndSwap(old, v)
+	}
+}
+
+// Drain lets no further request begin. With tell, an event says when those
+// that began are done.
+func (q *QP) Drain(tell bool) {
+	q.tellDrained.Store(tell)
+	q.draining.Store(true)
+	if q.state.CompareAndSwap(uint32(RTS), uint32(SQD)) {
+		q.send.command(cmdDrain)
+	}
+}
+
+// Resume goes back from SQD to RTS.
+func (q *QP) Resume() {
+	if q.state.CompareAndSwap(uint32(SQD), uint32(RTS)) {
+		q.draining.Store(false)
+		q.send.command(cmdResume)
+	}
+}
+
+// ToErr fails the queue pair: all that is queued is flushed.
+func (q *QP) ToErr() {
+	q.state.Store(uint32(Err))
+	q.view.Store(closedView)
+	q.send.command(cmdFail)
+	q.recv.command(cmdFail)
+}
+
+// SetAccess changes what peers may do.
+func (q *QP) SetAccess(a qp.Access) { q.change(func(m *qp.Responder) { m.SetAccess(a) }) }
+
+// SetMinRNRTimer changes how long peers are told to wait.
+func (q *QP) SetMinRNRTimer(t roce.RNRTimer) {
+	q.change(func(m *qp.Responder) { m.SetMinRNRTimer(t) })
+}
+
+// change touches the responder between two of its runs.
+func (q *QP) change(f func(*qp.Responder)) {
+	q.recv.item.Disable()
+	f(&q.recv.m)
+	q.recv.item.Enable()
+	q.recv.wake()
+}
+
+// Destroy ends the queue pair. When it returns, none of its packets refers to
+// any memory. Busy means that some peer is slow to take packets: it sends and
+// receives no more, but its memory must stay. Call it again then.
+func (q *QP) Destroy() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.dead {
+		return fmt.Errorf("queue pair: %w", ErrClosed)
+	}
+	q.state.Store(uint32(Reset))
+	q.view.Store(closedView)
+	q.send.retire()
+	q.recv.retire()
+	if q.send.active {
+		q.send.turnActive()
+	}
+	if err := q.d.await(q.quiet); err != nil {
+		return err
+	}
+	q.dead = true
+	q.d.removeQP(q)
+	q.d.events.drop(func(e Event) bool { return e.QP == q })
+	q.pd.users.Add(-1)
+	q.sendCQ.users.Add(-1)
+	q.recvCQ.users.Add(-1)
+	return nil
+}
+
+// removeQP takes q from the table and lets its number rest.
+func (d *Device) removeQP(q *QP) {
+	d.qps.remove(q.num)
+	d.qps.mu.Lock()
+	defer d.qps.mu.Unlock()
+	d.lately.add(q.num, instant())
+}

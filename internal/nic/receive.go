@@ -1,0 +1,182 @@
+package nic
+
+import (
+	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/roce"
+	"github.com/gantry-rdma/gantry/work"
+)
+
+// inBatch is how many packets are taken from the link at once.
+const inBatch = 32
+
+// A receiver takes packets from the link and puts them where they belong.
+//
+// It is run by one goroutine at a time: what it puts into an inbox is in the
+// order of arrival.
+type receiver struct {
+	d     *Device
+	item  work.Item
+	batch [inBatch]*frame.Frame
+	drops [inBatch]*frame.Frame
+	n     int // of drops
+
+	// The packets for one half are collected, and put into its inbox together.
+	half   *half
+	newest *frame.Frame
+	oldest *frame.Frame
+	held   int
+	room   int
+}
+
+// run is the receive path as a work item.
+func (r *receiver) run(budget int) (more bool) {
+	for budget > 0 {
+		n := r.pass()
+		if n < inBatch {
+			return false
+		}
+		budget -= n
+	}
+	return true
+}
+
+// loop is the receive path as a goroutine. Closing the link ends it.
+func (r *receiver) loop() {
+	for r.d.link.Wait() {
+		for r.pass() == inBatch {
+		}
+	}
+}
+
+// pass takes one batch and returns how many packets were in it.
+func (r *receiver) pass() int {
+	n := r.d.link.Recv(r.batch[:])
+	for i, f := range r.batch[:n] {
+		r.batch[i] = nil
+		h, why := r.d.destination(f)
+		if h == nil {
+			r.drop(f, why)
+			continue
+		}
+		if h != r.half {
+			r.commit()
+			r.half, r.room = h, backlog-int(h.in.count.Load())
+		}
+		if r.held == r.room {
+			r.drop(f, dropBacklog)
+			continue
+		}
+		f.Next = r.newest
+		if r.newest = f; r.oldest == nil {
+			r.oldest = f
+		}
+		r.held++
+	}
+	r.commit()
+	if r.n > 0 {
+		r.d.link.Give(r.drops[:r.n])
+		clear(r.drops[:r.n])
+		r.n = 0
+	}
+	return n
+}
+
+func (r *receiver) drop(f *frame.Frame, why counter) {
+	r.d.count(why)
+	r.drops[r.n] = f
+	r.n++
+}
+
+// commit hands over what was collected for one half.
+func (r *receiver) commit() {
+	h := r.half
+	if r.held > 0 {
+		h.in.put(r.newest, r.oldest, r.held)
+		if h.closed.Load() {
+			r.d.giveChain(h.in.take())
+		} else {
+			h.wakePublished()
+		}
+	}
+	r.half, r.newest, r.oldest, r.held = nil, nil, nil, 0
+}
+
+// giveChain gives linked packets back to the link.
+func (d *Device) giveChain(f *frame.Frame) {
+	for f != nil {
+		next := f.Next
+		f.Next = nil
+		d.link.Give([]*frame.Frame{f})
+		f = next
+	}
+}
+
+// destination checks a packet and returns the half that it is for, or nil and
+// the reason to drop it. Nothing in it is trusted.
+func (d *Device) destination(f *frame.Frame) (*half, counter) {
+	n := int(f.HeadLen)
+	if n < roce.BTHLen || n > len(f.Head) {
+		return nil, dropShort
+	}
+	h := (*roce.BTH)(f.Head[:roce.BTHLen])
+	o := h.Opcode()
+	if why, bad := misshapen(f, h, o); bad {
+		return nil, why
+	}
+	num := h.DestQP()
+	q := d.qps.at(num)
+	if q == nil || q.num != num {
+		return nil, dropUnknownQP
+	}
+	if o.Transport() != q.transport {
+		return nil, dropTransport
+	}
+	v := q.view.Load()
+	to, open := &q.recv.half, v.requests
+	if o.Has(roce.IsResponse) {
+		to, open = &q.send.half, v.responses
+	}
+	switch {
+	case !open:
+		return nil, dropState
+	case f.Peer.IP != v.peer.IP || f.Local.IP != v.local.IP:
+		return nil, dropAddress
+	case !samePartition(h.PKey(), v.pkey):
+		return nil, dropPKey
+	}
+	return to, 0
+}
+
+// misshapen checks what does not depend on the queue pair.
+func misshapen(f *frame.Frame, h *roce.BTH, o roce.Opcode) (why counter, bad bool) {
+	switch pad := int(f.Pad); {
+	case h.Version() != 0:
+		return dropVersion, true
+	case o == roce.CNP:
+		return dropCNP, true
+	case !o.Known():
+		return dropOpcode, true
+	case int(f.HeadLen) < o.HeadLen():
+		return dropShort, true
+	case int(f.HeadLen) != o.HeadLen(), pad != h.Pad(), f.Len < 0, (f.Len+pad)&3 != 0,
+		!o.Has(roce.HasPayload) && f.Len+pad != 0, !adds(f):
+		return dropLength, true
+	}
+	return 0, false
+}
+
+// adds reports whether the segments of f make up its length.
+func adds(f *frame.Frame) bool {
+	n := 0
+	for _, s := range f.Payload {
+		n += len(s)
+	}
+	return n == f.Len
+}
+
+// samePartition reports whether the owners of two partition keys may talk:
+// they are of one partition, and one of them is a full member.
+func samePartition(a, b uint16) bool {
+	const full = 0x8000
+	return (a^b)&^full == 0 && a&^full != 0 && (a|b)&full != 0
+}

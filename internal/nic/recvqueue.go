@@ -1,0 +1,64 @@
+package nic
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/gantry-rdma/gantry/internal/qp"
+)
+
+// A recvQueue is the ring of posted receives of one queue pair.
+//
+//	   done          taken         posted
+//	----+-------------+--------------+------
+//	    | in use by   | posted       | free
+//	    | the machine |              |
+//
+// Posting takes a lock; taking and completing belong to the receive half.
+type recvQueue struct {
+	slots []qp.RecvWQE
+	depth uint32
+
+	_      [64]byte
+	mu     sync.Mutex
+	posted atomic.Uint32 // written under mu
+	_      [48]byte
+	taken  uint32
+	done   atomic.Uint32
+}
+
+func (r *recvQueue) init(depth, sges int) {
+	size := 1
+	for size < depth {
+		size <<= 1
+	}
+	r.slots, r.depth = make([]qp.RecvWQE, size), uint32(depth)
+	sg := make([]qp.SGE, size*sges)
+	for i := range r.slots {
+		r.slots[i].SG = sg[i*sges : i*sges : (i+1)*sges]
+	}
+}
+
+func (r *recvQueue) at(n uint32) *qp.RecvWQE { return &r.slots[n&uint32(len(r.slots)-1)] }
+
+// full reports whether no more can be posted. The caller holds mu.
+func (r *recvQueue) full() bool { return r.posted.Load()-r.done.Load() >= r.depth }
+
+// take is for the machine.
+func (r *recvQueue) take() *qp.RecvWQE {
+	if r.taken == r.posted.Load() {
+		return nil
+	}
+	w := r.at(r.taken)
+	r.taken++
+	return w
+}
+
+// reset forgets all receives. Nobody runs the half.
+func (r *recvQueue) reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.posted.Store(0)
+	r.done.Store(0)
+	r.taken = 0
+}

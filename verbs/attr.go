@@ -1,0 +1,127 @@
+package verbs
+
+import (
+	"net/netip"
+
+	"github.com/gantry-rdma/gantry/roce"
+)
+
+// An AttrMask says which attributes a Modify sets. The numbers are those of
+// libibverbs.
+type AttrMask uint32
+
+// The attributes.
+const (
+	AttrState           AttrMask = 1 << 0
+	AttrCurState        AttrMask = 1 << 1
+	AttrSQDNotify       AttrMask = 1 << 2
+	AttrAccess          AttrMask = 1 << 3
+	AttrPKeyIndex       AttrMask = 1 << 4
+	AttrPort            AttrMask = 1 << 5
+	AttrQKey            AttrMask = 1 << 6
+	AttrAV              AttrMask = 1 << 7
+	AttrPathMTU         AttrMask = 1 << 8
+	AttrTimeout         AttrMask = 1 << 9
+	AttrRetryCnt        AttrMask = 1 << 10
+	AttrRNRRetry        AttrMask = 1 << 11
+	AttrRQPSN           AttrMask = 1 << 12
+	AttrMaxQPRdAtomic   AttrMask = 1 << 13
+	AttrAltPath         AttrMask = 1 << 14
+	AttrMinRNRTimer     AttrMask = 1 << 15
+	AttrSQPSN           AttrMask = 1 << 16
+	AttrMaxDestRdAtomic AttrMask = 1 << 17
+	AttrPathMigState    AttrMask = 1 << 18
+	AttrCap             AttrMask = 1 << 19
+	AttrDestQPN         AttrMask = 1 << 20
+)
+
+// An AddressVector says where a peer is.
+type AddressVector struct {
+	DGID         GID
+	SGIDIndex    int
+	HopLimit     uint8
+	TrafficClass uint8
+}
+
+// AVTo returns the address vector of a peer's address.
+func AVTo(a netip.Addr) AddressVector { return AddressVector{DGID: GIDOf(a), HopLimit: 64} }
+
+// QPAttr are the attributes of a queue pair.
+type QPAttr struct {
+	State           QPState
+	CurState        QPState // what the caller believes the state to be
+	SQDNotify       bool    // an event says when SQD is reached
+	Access          Access  // what the peer may do: the remote rights
+	PKeyIndex       int
+	Port            int
+	QKey            uint32
+	AV              AddressVector
+	PathMTU         roce.MTU
+	Timeout         uint8 // local ACK timeout: 4.096 us << Timeout; 0: wait for ever
+	RetryCnt        uint8 // 0 to 7
+	RNRRetry        uint8 // 0 to 7; 7: for ever
+	RQPSN           roce.PSN
+	SQPSN           roce.PSN
+	MaxQPRdAtomic   uint8 // READs and atomics outstanding at most
+	MaxDestRdAtomic uint8 // READs and atomics that the peer may have outstanding
+	MinRNRTimer     roce.RNRTimer
+	DestQPN         uint32
+
+	SQDraining bool  // Query: SQD is not reached yet
+	Cap        QPCap // Query
+}
+
+// A transition is a change of state, with the attributes that it must have and
+// those that it may have besides (IBTA Vol 1, 11.2.5.2).
+type transition struct {
+	from, to  QPState
+	must, may AttrMask
+}
+
+// anyState stands for all states: everything may go to RESET and to ERR.
+const anyState QPState = 255
+
+var rcTransitions = [...]transition{
+	{StateReset, StateInit, AttrPKeyIndex | AttrPort | AttrAccess, 0},
+	{StateInit, StateInit, 0, AttrPKeyIndex | AttrPort | AttrAccess},
+	{StateInit, StateRTR, AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN | AttrMaxDestRdAtomic | AttrMinRNRTimer,
+		AttrAltPath | AttrAccess | AttrPKeyIndex},
+	{StateRTR, StateRTS, AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrSQPSN | AttrMaxQPRdAtomic,
+		AttrCurState | AttrAltPath | AttrAccess | AttrMinRNRTimer | AttrPathMigState},
+	{StateRTS, StateRTS, 0, AttrCurState | AttrAccess | AttrAltPath | AttrPathMigState | AttrMinRNRTimer},
+	{StateRTS, StateSQD, 0, AttrSQDNotify},
+	{StateSQD, StateRTS, 0, AttrCurState | AttrAltPath | AttrAccess | AttrMinRNRTimer | AttrPathMigState},
+	{StateSQD, StateSQD, 0, AttrPort | AttrAV | AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxQPRdAtomic |
+		AttrMaxDestRdAtomic | AttrCurState | AttrAltPath | AttrAccess | AttrPKeyIndex | AttrMinRNRTimer | AttrPathMigState},
+	{anyState, StateReset, 0, 0},
+	{anyState, StateErr, 0, 0},
+}
+
+// unsupported are attributes that no Modify takes, because there is one port
+// and one path.
+const unsupported = AttrAltPath | AttrPathMigState | AttrCap | AttrQKey
+
+// allowed checks a change against the table.
+func allowed(from, to QPState, mask AttrMask) error {
+	for _, t := range rcTransitions {
+		if t.to != to || t.from != from && t.from != anyState {
+			continue
+		}
+		mask &^= AttrState
+		if missing := t.must &^ mask; missing != 0 {
+			return invalid("modify from %v to %v without attributes %#x", from, to, uint32(missing))
+		}
+		if extra := mask&^(t.must|t.may) | mask&unsupported; extra != 0 {
+			return invalid("modify from %v to %v with attributes %#x", from, to, uint32(extra))
+		}
+		return nil
+	}
+	return invalid("modify from %v to %v", from, to)
+}
+
+// The masks that a program needs to connect an RC queue pair.
+const (
+	MaskInit = AttrState | AttrPKeyIndex | AttrPort | AttrAccess
+	MaskRTR  = AttrState | AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN | AttrMaxDestRdAtomic | AttrMinRNRTimer
+	MaskRTS  = AttrState | AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrSQPSN | AttrMaxQPRdAtomic
+)

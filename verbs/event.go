@@ -1,0 +1,60 @@
+package verbs
+
+import (
+	"fmt"
+
+	"github.com/gantry-rdma/gantry/internal/nic"
+)
+
+// An EventType is what an asynchronous event is about. The numbers are those
+// of libibverbs.
+type EventType uint8
+
+// The asynchronous events.
+const (
+	EventCQErr       EventType = 0 // a completion did not fit into the queue
+	EventQPFatal     EventType = 1
+	EventQPReqErr    EventType = 2 // a peer's request was refused
+	EventQPAccessErr EventType = 3 // a peer's access to memory was refused
+	EventCommEst     EventType = 4 // the first packet has come
+	EventSQDrained   EventType = 5 // what had begun before SQD is done
+	EventQPLastWQE   EventType = 16
+)
+
+var eventNames = map[EventType]string{
+	EventCQErr: "CQ_ERR", EventQPFatal: "QP_FATAL", EventQPReqErr: "QP_REQ_ERR", EventQPAccessErr: "QP_ACCESS_ERR",
+	EventCommEst: "COMM_EST", EventSQDrained: "SQ_DRAINED", EventQPLastWQE: "QP_LAST_WQE_REACHED",
+}
+
+// String returns the name that libibverbs has, without its prefix.
+func (t EventType) String() string {
+	if s, ok := eventNames[t]; ok {
+		return s
+	}
+	return fmt.Sprintf("EVENT(%d)", uint8(t))
+}
+
+// An Event is something that happened to a queue pair or a completion queue,
+// and not to one work request.
+type Event struct {
+	Type EventType
+	QP   *QP // or nil
+	CQ   *CQ // or nil
+}
+
+var eventTypes = [...]EventType{
+	nic.EventCQError: EventCQErr, nic.EventQPFatal: EventQPFatal, nic.EventQPRequest: EventQPReqErr,
+	nic.EventQPAccess: EventQPAccessErr, nic.EventCommEstablish: EventCommEst,
+	nic.EventSQDrained: EventSQDrained, nic.EventLastWQE: EventQPLastWQE,
+}
+
+func eventOf(e nic.Event) Event {
+	out := Event{Type: eventTypes[e.Kind]}
+	if e.QP != nil {
+		out.QP, _ = e.QP.Owner.(*QP)
+	}
+	if e.CQ != nil {
+		out.CQ, _ = e.CQ.Owner.(*CQ)
+	}
+	return out
+}

@@ -1,0 +1,109 @@
+package verbs
+
+import (
+	"github.com/gantry-rdma/gantry/internal/nic"
+	"github.com/gantry-rdma/gantry/roce"
+	"github.com/gantry-rdma/gantry/work"
+)
+
+// A QPType is the transport service of a queue pair. The numbers are those of
+// libibverbs.
+type QPType uint8
+
+// The transport services.
+const (
+	RC QPType = 2 // reliable connection
+	UC QPType = 3 // unreliable connection: not supported yet
+	UD QPType = 4 // unreliable datagram: not supported yet
+)
+
+var transports = map[QPType]roce.Transport{RC: roce.RC, UC: roce.UC, UD: roce.UD}
+
+// A QPState is where a queue pair is in its life. The numbers are those of
+// libibverbs.
+type QPState uint8
+
+// The states of a queue pair.
+const (
+	StateReset QPState = 0
+	StateInit  QPState = 1
+	StateRTR   QPState = 2 // ready to receive
+	StateRTS   QPState = 3 // ready to send
+	StateSQD   QPState = 4 // send queue drained: no request begins
+	StateErr   QPState = 6 // all work requests are flushed
+)
+
+// String returns the state's name.
+func (s QPState) String() string { return nic.State(s).String() }
+
+// QPCap are the sizes of a queue pair.
+type QPCap struct {
+	MaxSendWR, MaxRecvWR   int // work requests in a queue
+	MaxSendSGE, MaxRecvSGE int // scatter entries in one
+	MaxInline              int // bytes of inline data
+}
+
+// QPInit says how a queue pair is made.
+type QPInit struct {
+	Type           QPType
+	SendCQ, RecvCQ *CQ
+	Cap            QPCap
+	SQSigAll       bool          // each send completes with an entry, also without Signaled
+	Executor       work.Executor // nil: that of the device
+	User           any
+}
+
+// A QP is a queue pair.
+type QP struct {
+	pd       *PD
+	n        *nic.QP
+	typ      QPType
+	init     QPInit
+	attr     QPAttr // what Modify was told; under the lock of n
+	inline   int
+	sendSGEs int
+	recvSGEs int
+}
+
+// CreateQP makes a queue pair in state RESET.
+func (p *PD) CreateQP(c QPInit) (*QP, error) {
+	t, ok := transports[c.Type]
+	if !ok {
+		return nil, invalid("queue pair type %d", c.Type)
+	}
+	if c.SendCQ == nil || c.RecvCQ == nil {
+		return nil, invalid("queue pair without completion queues")
+	}
+	q := &QP{pd: p, typ: c.Type, init: c, inline: c.Cap.MaxInline, sendSGEs: c.Cap.MaxSendSGE, recvSGEs: c.Cap.MaxRecvSGE}
+	n, err := p.d.n.NewQP(nic.QPConfig{
+		Owner: q, PD: p.n, Transport: t, SendCQ: c.SendCQ.n, RecvCQ: c.RecvCQ.n,
+		SendDepth: c.Cap.MaxSendWR, RecvDepth: c.Cap.MaxRecvWR,
+		SendSGE: c.Cap.MaxSendSGE, RecvSGE: c.Cap.MaxRecvSGE, Inline: c.Cap.MaxInline,
+		SignalAll: c.SQSigAll, Executor: c.Executor,
+	})
+	if err != nil {
+		return nil, numbered(err)
+	}
+	q.n = n
+	return q, nil
+}
+
+// Num returns the number of the queue pair, 24 bits.
+func (q *QP) Num() uint32 { return q.n.Num() }
+
+// User returns what CreateQP was given.
+func (q *QP) User() any { return q.init.User }
+
+// PD returns the protection domain.
+func (q *QP) PD() *PD { return q.pd }
+
+// State returns where the queue pair is.
+func (q *QP) State() QPState {
+	s, _ := q.n.State()
+	return QPState(s)
+}
+
+// Destroy ends the queue pair. Work requests that are not done do not complete.
+// When it returns nil, no packet refers to their memory. EBUSY: a peer has not
+// taken all packets, so the memory must stay; call Destroy again.
+func (q *QP) Destroy() error { return numbered(q.n.Destroy()) }
