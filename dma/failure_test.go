@@ -66,14 +66,19 @@ var wrongTasks = []struct {
 		return r.src(0, 64, 1), r.fromMap(m, 0, 64)
 	}},
 	{"more data than the capability", core.ErrInvalidValue, []string{"1073741888", "1073741824"}, func(r *rig) (*mem.Buf, *mem.Buf) {
-		m, err := mem.NewMap()
-		r.want("map", err, nil)
-		r.want("allocate", m.Allocate(1<<30+64, mem.AllocOptions{}), nil)
-		r.want("device", m.AddDevice(r.device), nil)
-		r.want("start", m.Start(), nil)
-		a, n, _ := m.Range()
-		src, err := r.bufs.ByData(m, a, n)
-		r.want("source", err, nil)
+		const each = maxBufSize/maxBufListLen + 1 // the same bytes in every element
+		m := r.newMap(make([]byte, each), mem.LocalReadWrite)
+		a, _, _ := m.Range()
+		var src *mem.Buf
+		for range maxBufListLen {
+			b, err := r.bufs.ByData(m, a, each)
+			r.want("source", err, nil)
+			if src == nil {
+				src = b
+				continue
+			}
+			r.want("chain", src.Chain(b), nil)
+		}
 		return src, r.dst(0, 64, 1)
 	}},
 }

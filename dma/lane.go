@@ -85,8 +85,9 @@ func (l *lane) take() (ok bool) {
 func (l *lane) step(budget int) (steps int) {
 	t, n := l.now.task, l.now.n
 	if !t.failed() {
-		n = min(n, budget*stepBytes)
-		steps = n / stepBytes
+		if steps = n / stepBytes; steps > budget {
+			steps, n = budget, budget*stepBytes
+		}
 		if !t.copy(l.now.off, n) {
 			l.fault(t)
 		}

@@ -49,8 +49,8 @@ func (p DMAPoint) Check() error {
 		return fmt.Errorf("window %d: 1 to %d are possible, one for each pair: %w", p.Window, p.Pairs, core.ErrInvalidValue)
 	case p.Workers < 0 || p.Workers > 1024:
 		return fmt.Errorf("workers %d: 1 to 1024 are possible, and 0 for one for each CPU: %w", p.Workers, core.ErrInvalidValue)
-	case p.Size > (8<<30)/p.Pairs:
-		return fmt.Errorf("size %d: with %d pairs, %d bytes are possible: %w", p.Size, p.Pairs, (8<<30)/p.Pairs, core.ErrInvalidValue)
+	case int64(p.Size)*int64(p.Pairs) > 8<<30:
+		return fmt.Errorf("size %d: with %d pairs, %d bytes are possible: %w", p.Size, p.Pairs, int64(8<<30)/int64(p.Pairs), core.ErrInvalidValue)
 	}
 	return nil
 }

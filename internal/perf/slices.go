@@ -76,7 +76,7 @@ func plan(d, longest time.Duration, n int) (slice time.Duration, rounds int) {
 func (c *contender) calibrate(slice time.Duration) {
 	for c.n = 1; ; c.n *= 2 {
 		did, took := c.run(c.n)
-		if took >= slice/2 || c.n >= 1<<40 {
+		if took >= slice/2 || c.n >= 1<<30 {
 			each := max(float64(took)/float64(did), 0.1)
 			c.n = max(1, int(float64(slice)/each))
 			return
