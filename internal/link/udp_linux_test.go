@@ -161,6 +161,27 @@ func TestABufferGoesBackWithTheLastOfItsFrames(t *testing.T) {
 	}
 }
 
+func TestCloseEndsAWaitForBuffers(t *testing.T) {
+	a, b := udpEnds(t, "127.0.0.1", UDPConfig{Buffers: 1})
+	var pool sendPool
+	in := make([]*frame.Frame, 2)
+	a.Send([]*frame.Frame{pool.frame(b.Local(), 1, 1000, 1)})
+	n := receive(t, b, in)
+	if n != 1 || b.Recv(in[1:]) != 0 || !b.recv.stock.empty.Load() {
+		t.Fatalf("%d frames, and there are still buffers", n)
+	}
+	woken := make(chan bool, 1)
+	go func() { woken <- b.Wait() }()
+	for !b.recv.gate.waiting.Load() {
+		b.Stats()
+	}
+	b.Close()
+	if within(t, woken, "the end of Wait") {
+		t.Error("Wait of a closed link says that there is something")
+	}
+	b.Give(in[:1])
+}
+
 func TestTheDescriptorIsReadableForFramesAndForRoom(t *testing.T) {
 	a, b := udpEnds(t, "127.0.0.1", UDPConfig{})
 	if b.sock.HasRoom(); pollable(t, b) {

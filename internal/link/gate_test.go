@@ -1,0 +1,39 @@
+package link
+
+import "testing"
+
+// A lateSender sends at the moment at which the receiver has looked for the
+// last time before it says that it waits.
+type lateSender struct {
+	g     gate
+	looks int
+}
+
+func (l *lateSender) ready() bool {
+	l.looks++
+	if l.looks == spins+1 {
+		l.g.signal()
+	}
+	return l.looks > spins+1
+}
+
+func TestAFrameBetweenTheLookAndTheWaitIsSeen(t *testing.T) {
+	var l lateSender
+	l.g.init()
+	done := make(chan bool)
+	go func() {
+		l.g.await(&l)
+		close(done)
+	}()
+	within(t, done, "the end of the wait")
+}
+
+func TestATokenThatIsLeftOverEndsNoWait(t *testing.T) {
+	var l lateSender
+	l.g.init()
+	l.g.wake <- struct{}{}
+	l.g.await(&l)
+	if l.looks <= spins+1 {
+		t.Errorf("returned after %d looks, before it was ready", l.looks)
+	}
+}
