@@ -1,7 +1,10 @@
 package verbs_test
 
 import (
+	"errors"
+	"net/netip"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -200,5 +203,54 @@ func (e *end) recv(wrs ...RecvWR) {
 func fill(b []byte, seed int) {
 	for i := range b {
 		b[i] = byte(i*7 + i>>8 + seed*31)
+	}
+}
+
+// executors are those that every test of behaviour runs on.
+var executors = []func() work.Executor{
+	func() work.Executor { return work.NewInline() },
+	func() work.Executor { return work.NewTasklet() },
+	func() work.Executor { return work.NewWorkqueue(1) },
+	func() work.Executor { return work.NewWorkqueue(3) },
+}
+
+// udp opens two devices over loopback, or skips the test.
+func udp(t testing.TB, x work.Executor) (a, b *Device) {
+	t.Helper()
+	open := func(last byte) *Device {
+		d, err := Open(Config{Addr: netip.AddrFrom4([4]byte{127, 0, 0, last}), Executor: x})
+		if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, errors.ErrUnsupported) {
+			t.Skipf("no device on 127.0.0.%d: %v", last, err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return d
+	}
+	t.Cleanup(func() {
+		if x != nil {
+			x.Close()
+		}
+	})
+	return open(1), open(2)
+}
+
+// everywhere runs f with every executor over both fabrics.
+func everywhere(t *testing.T, f func(t *testing.T, da, db *Device)) {
+	for _, make := range executors {
+		x := make()
+		t.Run("memory/"+x.String(), func(t *testing.T) {
+			a, b := pair(t, x)
+			f(t, a, b)
+		})
+		t.Run("udp/"+x.String(), func(t *testing.T) {
+			a, b := udp(t, make())
+			f(t, a, b)
+		})
 	}
 }

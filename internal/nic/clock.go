@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,42 +16,58 @@ var start = time.Now()
 // per batch.
 func instant() qp.Instant { return qp.Instant(time.Since(start)) + 1 }
 
-// A tick is the time as whoever drives an inline executor last saw it. All
-// devices that share the executor share it.
-type tick struct {
-	now   atomic.Int64
-	users int
+// A circle are the devices that share an inline executor. Whoever drives one
+// of them drives all, so they share the time too, as the driver last saw it.
+type circle struct {
+	now     atomic.Int64
+	devices atomic.Pointer[[]*Device]
 }
 
-// ticks are the clocks of all inline executors in use.
-var ticks struct {
+// circles are those that there are.
+var circles struct {
 	sync.Mutex
-	of map[*work.Inline]*tick
+	of map[*work.Inline]*circle
 }
 
-// tickOf returns the clock of x. Give it back with dropTick.
-func tickOf(x *work.Inline) *tick {
-	ticks.Lock()
-	defer ticks.Unlock()
-	if ticks.of == nil {
-		ticks.of = map[*work.Inline]*tick{}
+// join puts d into the circle of its executor.
+func (d *Device) join() {
+	circles.Lock()
+	defer circles.Unlock()
+	if circles.of == nil {
+		circles.of = map[*work.Inline]*circle{}
 	}
-	t := ticks.of[x]
-	if t == nil {
-		t = new(tick)
-		t.now.Store(int64(instant()))
-		ticks.of[x] = t
+	c := circles.of[d.inline]
+	if c == nil {
+		c = new(circle)
+		c.now.Store(int64(instant()))
+		c.devices.Store(new([]*Device))
+		circles.of[d.inline] = c
 	}
-	t.users++
-	return t
+	all := append(slices.Clone(*c.devices.Load()), d)
+	c.devices.Store(&all)
+	d.circle = c
 }
 
-func dropTick(x *work.Inline) {
-	ticks.Lock()
-	defer ticks.Unlock()
-	if t := ticks.of[x]; t != nil {
-		if t.users--; t.users == 0 {
-			delete(ticks.of, x)
+// leave undoes join.
+func (d *Device) leave() {
+	circles.Lock()
+	defer circles.Unlock()
+	all := slices.DeleteFunc(slices.Clone(*d.circle.devices.Load()), func(o *Device) bool { return o == d })
+	d.circle.devices.Store(&all)
+	if len(all) == 0 {
+		delete(circles.of, d.inline)
+	}
+}
+
+// look takes note of the time, of deadlines, and of packets on links that do
+// not call.
+func (c *circle) look() {
+	now := instant()
+	c.now.Store(int64(now))
+	for _, d := range *c.devices.Load() {
+		d.timers.expire(now)
+		if d.linkFD >= 0 {
+			d.rx.item.WakePublished()
 		}
 	}
 }

@@ -50,7 +50,7 @@ type Device struct {
 	exec   work.Executor
 	inline *work.Inline // of exec, if that is what it is
 	linkFD int          // or -1
-	tick   *tick        // with inline
+	circle *circle      // with inline
 	shared bool         // exec is the shared work queue
 
 	qps    table[QP]
@@ -96,7 +96,8 @@ func Open(c Config) (*Device, error) {
 		d.linkFD = fd
 	}
 	if x, ok := d.exec.(*work.Inline); ok {
-		d.inline, d.tick = x, tickOf(x)
+		d.inline = x
+		d.join()
 	}
 	d.qps.init()
 	d.keys.regions.init()
@@ -154,7 +155,7 @@ const rounds = 8
 // was any.
 func (d *Device) Drive(budget int) bool {
 	if d.inline != nil {
-		d.look()
+		d.circle.look()
 		return d.inline.Drive(budget)
 	}
 	if x, ok := d.exec.(*work.Workqueue); ok {
@@ -163,20 +164,10 @@ func (d *Device) Drive(budget int) bool {
 	return false
 }
 
-// look takes note of the time, and of packets on a link that does not call.
-func (d *Device) look() {
-	now := instant()
-	d.tick.now.Store(int64(now))
-	d.timers.expire(now)
-	if d.linkFD >= 0 {
-		d.rx.item.WakePublished()
-	}
-}
-
 // driveUntil drives the device until ready is above zero, a few rounds at
 // most.
 func (d *Device) driveUntil(ready *atomic.Int64) bool {
-	d.look()
+	d.circle.look()
 	did := false
 	for range rounds {
 		if !d.inline.Drive(0) {
@@ -191,7 +182,7 @@ func (d *Device) driveUntil(ready *atomic.Int64) bool {
 
 // driveIdle drives the device until it has nothing to do, or for a while.
 func (d *Device) driveIdle() {
-	d.look()
+	d.circle.look()
 	for range 64 {
 		if !d.inline.Drive(0) {
 			return
@@ -296,7 +287,7 @@ func (d *Device) Close() error {
 	d.events.close()
 	d.loops.Wait()
 	if d.inline != nil {
-		dropTick(d.inline)
+		d.leave()
 	}
 	if d.shared {
 		releaseQueue()

@@ -108,8 +108,8 @@ func (h *half) begin() {
 
 // clock returns the time: that of whoever drives, if somebody does.
 func (h *half) clock() qp.Instant {
-	if h.polled && h.d.tick != nil {
-		return qp.Instant(h.d.tick.now.Load())
+	if h.polled && h.d.inline != nil {
+		return qp.Instant(h.d.circle.now.Load())
 	}
 	return instant()
 }

@@ -29,10 +29,10 @@ func (q *QP) Unlock() { q.mu.Unlock() }
 // caller holds the lock, as for all methods that change the state.
 func (q *QP) ToReset() error {
 	q.state.Store(uint32(Reset))
-	q.view.Store(closedView)
+	q.shut()
 	q.halt()
 	q.state.Store(uint32(Reset)) // again: a run may have failed meanwhile
-	q.view.Store(closedView)
+	q.shut()
 	defer q.resume()
 	if err := q.d.await(q.quiet); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (q *QP) ToRTS(c qp.SenderConfig) {
 // goOn moves from one state to the next, unless a half has failed meanwhile.
 func (q *QP) goOn(from, to State, v *view) {
 	old := q.view.Load()
-	if q.state.CompareAndSwap(uint32(from), uint32(to)) && old != closedView {
+	if q.state.CompareAndSwap(uint32(from), uint32(to)) && old.requests {
 		q.view.CompareAndSwap(old, v)
 	}
 }
@@ -138,7 +138,7 @@ func (q *QP) Resume() {
 // ToErr fails the queue pair: all that is queued is flushed.
 func (q *QP) ToErr() {
 	q.state.Store(uint32(Err))
-	q.view.Store(closedView)
+	q.shut()
 	q.send.command(cmdFail)
 	q.recv.command(cmdFail)
 }
@@ -169,7 +169,7 @@ func (q *QP) Destroy() error {
 		return fmt.Errorf("queue pair: %w", ErrClosed)
 	}
 	q.state.Store(uint32(Reset))
-	q.view.Store(closedView)
+	q.shut()
 	q.send.retire()
 	q.recv.retire()
 	if q.send.active {

@@ -185,12 +185,19 @@ func (q *QP) happened(e qp.Event) {
 // is called inside a run of that half; the other half is told.
 func (q *QP) fail(other *half) {
 	q.state.Store(uint32(Err))
-	q.view.Store(closedView)
+	q.shut()
 	other.command(cmdFail)
 }
 
-// closedView lets no packet in.
-var closedView = &view{}
+// shut lets no packet in any more. Those that are owed still go out.
+func (q *QP) shut() {
+	for {
+		old := q.view.Load()
+		if q.view.CompareAndSwap(old, &view{pkey: old.pkey, peer: old.peer, local: old.local}) {
+			return
+		}
+	}
+}
 
 // SendQueue returns the queue of requests, and a lock for those who post to it.
 func (q *QP) SendQueue() (*qp.SendQueue, *sync.Mutex) { return q.sq, &q.post }
