@@ -11,7 +11,7 @@ import (
 type response struct {
 	f   *frame.Frame
 	h   roce.Headers
-	op  roce.Opcode
+	is  roce.Traits
 	seq int64
 	was int64 // the oldest outstanding packet before it came
 }
@@ -47,12 +47,16 @@ func (s *Sender) Receive(f *frame.Frame, now Instant) {
 		return
 	}
 	h, _, ok := roce.ParseHeaders(f.Head[:min(int(f.HeadLen), len(f.Head))])
-	if !ok || !h.Opcode().Has(roce.IsResponse) || h.Opcode().Transport() != roce.RC {
+	is := roce.Traits(0)
+	if ok {
+		is = h.Opcode().Traits()
+	}
+	if is&roce.IsResponse == 0 || h.Opcode().Transport() != roce.RC {
 		s.env.Count(CountDropMalformed)
 		return
 	}
 	s.now = now
-	r := response{f, h, h.Opcode(), s.una + int64(h.BTH().PSN().Sub(psnOf(s.una))), s.una}
+	r := response{f, h, is, s.una + int64(h.BTH().PSN().Sub(psnOf(s.una))), s.una}
 	for st := compSequence; st != compDone; {
 		if s.trace != nil {
 			s.trace(st.String(), h.BTH().PSN())
@@ -98,11 +102,11 @@ func (s *Sender) checkResponse(r *response) compStep {
 		return compDone
 	}
 	switch {
-	case r.op == roce.RCAck:
+	case r.is&(roce.IsAck|roce.HasAtomicAckETH) == roce.IsAck:
 		return compAck
 	case !s.acknowledge(r.seq):
 		return compLost
-	case r.op == roce.RCAtomicAck:
+	case r.is&roce.HasAtomicAckETH != 0:
 		return compAtomic
 	}
 	return compRead
@@ -164,16 +168,16 @@ type landing struct {
 // number says, and end the answer where the request ended.
 func (s *Sender) takeRead(r *response) compStep {
 	w := s.q.at(s.acked)
-	if w.Op != OpRead || !r.op.Has(roce.IsReadResponse) {
+	if w.Op != OpRead || r.is&roce.IsReadResponse == 0 {
 		return compBad
 	}
 	if h := r.h.AETH(); h != nil && h.Syndrome().Kind() != roce.KindAck {
 		return compBad
 	}
-	off := uint64(r.seq-w.first) * uint64(s.mtu)
+	off := uint64(r.seq-w.first) << s.shift
 	n := min(uint64(s.mtu), uint64(w.Len)-off)
 	ends := r.seq+1 == s.pieceEnd(w, r.seq)
-	if uint64(r.f.Len) != n || int(r.h.BTH().Pad()) != roce.PadFor(int(n)) || r.op.Has(roce.IsEnd) != ends {
+	if uint64(r.f.Len) != n || int(r.h.BTH().Pad()) != roce.PadFor(int(n)) || r.is&roce.IsEnd != 0 != ends {
 		return compBad
 	}
 	if off == 0 {

@@ -10,11 +10,11 @@ func (r *Responder) duplicate() step {
 	p := &r.packet
 	r.env.Count(CountDuplicate)
 	switch {
-	case p.op.Has(roce.IsSend), p.op.Has(roce.IsWrite):
+	case p.has(roce.IsSend), p.has(roce.IsWrite):
 		r.oweAck()
-	case p.op.Has(roce.IsRead):
+	case p.has(roce.IsRead):
 		r.readAgain(r.saved.find(p.psn))
-	case p.op.Has(roce.IsAtomic):
+	case p.has(roce.IsAtomic):
 		x := r.saved.find(p.psn)
 		if x == nil || !x.atomic {
 			r.env.Count(CountDropReplay)

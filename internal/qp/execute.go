@@ -7,7 +7,7 @@ import "github.com/gantry-rdma/gantry/roce"
 // before anything was done.
 func (r *Responder) execute() step {
 	switch p := &r.packet; {
-	case p.op.Has(roce.IsSend):
+	case p.has(roce.IsSend):
 		if !r.fill() {
 			return r.no(badReceive)
 		}
@@ -15,10 +15,10 @@ func (r *Responder) execute() step {
 			return r.no(badInvalKey)
 		}
 		r.advance(sendMessage)
-	case p.op.Has(roce.IsWrite):
+	case p.has(roce.IsWrite):
 		r.put()
 		r.advance(writeMessage)
-	case p.op.Has(roce.IsRead):
+	case p.has(roce.IsRead):
 		r.beginRead()
 		return stepDone
 	default:
@@ -33,7 +33,7 @@ func (r *Responder) advance(of message) {
 	r.plain = r.expected
 	r.expected = r.expected.Next()
 	r.inside = of
-	if r.packet.op.Has(roce.IsEnd) {
+	if r.packet.has(roce.IsEnd) {
 		r.inside = noMessage
 		r.msn++
 	}
@@ -67,7 +67,7 @@ func (r *Responder) atomic() {
 	p := &r.packet
 	h := p.h.AtomicETH()
 	op := OpFetchAdd
-	if p.op == roce.RCCompareSwap {
+	if p.h.Opcode() == roce.RCCompareSwap {
 		op = OpCompareSwap
 	}
 	before := r.env.Atomic(p.mem, op, h.Compare(), h.SwapAdd())
@@ -80,11 +80,11 @@ func (r *Responder) atomic() {
 // complete completes the receive in use with the last packet of its message.
 func (r *Responder) complete() step {
 	p := &r.packet
-	if p.op.Has(roce.EndsReceive) {
+	if p.has(roce.EndsReceive) {
 		r.cqe = CQE{ByteLen: r.got, Op: OpRecv, Solicited: p.h.BTH().Solicited()}
 		if h := p.h.ImmDt(); h != nil {
 			r.cqe.Imm, r.cqe.WithImm = h.Value(), true
-			if p.op.Has(roce.IsWrite) {
+			if p.has(roce.IsWrite) {
 				r.cqe.Op = OpRecvWriteImm
 			}
 		}

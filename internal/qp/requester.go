@@ -96,15 +96,23 @@ func (s *Sender) begin(w *WQE) Wait {
 		w.state = wqeFailed
 	}
 	w.first = s.at.seq
-	w.end = w.first + max(1, (int64(w.Len)+int64(s.mtu)-1)/int64(s.mtu))
-	if w.Op == OpLocalInv || w.Op == OpCompareSwap || w.Op == OpFetchAdd || w.state == wqeFailed {
-		w.end = w.first + 1
+	w.end = w.first + 1
+	if w.Op <= OpRead && int(w.Len) > s.mtu && w.state == wqeSent {
+		w.end = w.first + (int64(w.Len)+int64(s.mtu)-1)>>s.shift
 	}
-	w.piece = int32(min(w.end-w.first, maxMessage/256))
-	if half := s.window.size() / 2; int(w.piece) > 2*half {
-		w.piece = int32(max(1, half))
+	if w.Op >= OpRead {
+		s.cut(w)
 	}
 	return WaitNothing
+}
+
+// cut settles what is asked for at once: all of a READ if it fits the window,
+// else pieces of half the window, so that one is under way while the next is.
+func (s *Sender) cut(w *WQE) {
+	w.piece = int32(w.end - w.first)
+	if size := s.window.size(); int(w.piece) > size {
+		w.piece = int32(max(1, size/2))
+	}
 }
 
 // valid tells whether a request can be executed at all.
@@ -177,8 +185,8 @@ func (s *Sender) layOutRead(w *WQE, f *frame.Frame, end int64) {
 		h.AtomicETH().Set(w.RemoteAddr, w.RKey, w.SwapAdd, w.Compare)
 		return
 	}
-	off := uint64(s.at.seq-w.first) * uint64(s.mtu)
-	n := min(uint64(end-s.at.seq)*uint64(s.mtu), uint64(w.Len)-off)
+	off := uint64(s.at.seq-w.first) << s.shift
+	n := min(uint64(end-s.at.seq)<<s.shift, uint64(w.Len)-off)
 	h.RETH().Set(w.RemoteAddr+off, w.RKey, uint32(n))
 }
 
@@ -203,7 +211,7 @@ func (s *Sender) sendPacket(w *WQE, probe bool) Wait {
 		return WaitFrame
 	}
 	k := s.at.seq - w.first
-	off := uint64(k) * uint64(s.mtu)
+	off := uint64(k) << s.shift
 	n := int(min(uint64(s.mtu), uint64(w.Len)-off))
 	last := s.at.seq+1 == w.end
 	ask := last || out >= size || s.quiet >= min(64, size/2) || probe

@@ -75,11 +75,11 @@ func (r *Responder) checkSequence() step {
 // a missing right answered as an access error; the kernel's driver says
 // invalid request.
 func (r *Responder) checkOpcode() step {
-	op := r.packet.op
+	p := &r.packet
 	follows := noMessage
-	if !op.Has(roce.IsStart) {
+	if !p.has(roce.IsStart) {
 		follows = sendMessage
-		if op.Has(roce.IsWrite) {
+		if p.has(roce.IsWrite) {
 			follows = writeMessage
 		}
 	}
@@ -88,13 +88,13 @@ func (r *Responder) checkOpcode() step {
 	}
 	var need Access
 	switch {
-	case op.Has(roce.IsSend):
+	case p.has(roce.IsSend):
 		return stepReceive
-	case op.Has(roce.IsWrite):
+	case p.has(roce.IsWrite):
 		need = RemoteWrite
-	case op.Has(roce.IsRead):
+	case p.has(roce.IsRead):
 		need = RemoteRead
-	case op.Has(roce.IsAtomic):
+	case p.has(roce.IsAtomic):
 		need = RemoteAtomic
 	default: // FLUSH and ATOMIC WRITE are not offered
 		return r.no(badRequest)
@@ -111,7 +111,7 @@ func (r *Responder) checkOpcode() step {
 // takeReceive takes a receive for a request that uses one up: a SEND with its
 // first packet, a WRITE with immediate data with its last.
 func (r *Responder) takeReceive() step {
-	if !r.packet.op.Has(roce.TakesReceive) {
+	if !r.packet.has(roce.TakesReceive) {
 		return stepLength
 	}
 	if r.recv == nil {
@@ -136,12 +136,12 @@ func (r *Responder) checkLength() step {
 	if n > r.mtu || p.h.BTH().Pad() != roce.PadFor(n) {
 		return r.no(badRequest)
 	}
-	ends := p.op.Has(roce.IsEnd)
-	if !ends && n != r.mtu || n == 0 && ends && p.op.Traits()&(roce.IsStart|roce.HasPayload) == roce.HasPayload {
+	ends := p.has(roce.IsEnd)
+	if !ends && n != r.mtu || n == 0 && ends && p.is&(roce.IsStart|roce.HasPayload) == roce.HasPayload {
 		return r.no(badRequest)
 	}
-	if p.op.Has(roce.IsSend) {
-		if p.op.Has(roce.IsStart) {
+	if p.has(roce.IsSend) {
+		if p.has(roce.IsStart) {
 			r.got = 0
 		}
 		if uint64(r.got)+uint64(n) > r.room {
@@ -153,11 +153,11 @@ func (r *Responder) checkLength() step {
 		if h.DMALen() > maxMessage {
 			return r.no(badRequest)
 		}
-		if p.op.Has(roce.IsWrite) {
+		if p.has(roce.IsWrite) {
 			r.write, r.got = target{h.VA(), h.RKey(), h.DMALen()}, h.DMALen()
 		}
 	}
-	if p.op.Has(roce.IsWrite) && (ends && uint32(n) != r.write.left || !ends && uint32(n) >= r.write.left) {
+	if p.has(roce.IsWrite) && (ends && uint32(n) != r.write.left || !ends && uint32(n) >= r.write.left) {
 		return r.no(badRequest)
 	}
 	return stepKey
@@ -169,13 +169,13 @@ func (r *Responder) checkLength() step {
 func (r *Responder) checkKey() step {
 	p := &r.packet
 	switch {
-	case p.op.Has(roce.IsWrite):
+	case p.has(roce.IsWrite):
 		n := uint32(p.f.Len)
-		if p.op.Has(roce.IsStart) {
+		if p.has(roce.IsStart) {
 			n = r.write.left
 		}
 		return r.lookUp(target{r.write.va, r.write.rkey, n}, RemoteWrite)
-	case p.op.Has(roce.IsRead):
+	case p.has(roce.IsRead):
 		h := p.h.RETH()
 		return r.lookUp(target{h.VA(), h.RKey(), h.DMALen()}, RemoteRead)
 	}

@@ -90,7 +90,7 @@ type target struct {
 type packet struct {
 	f      *frame.Frame
 	h      roce.Headers
-	op     roce.Opcode
+	is     roce.Traits
 	psn    roce.PSN
 	ask    bool   // acknowledge request
 	mem    []byte // the memory that the key check found
@@ -207,13 +207,16 @@ func (r *Responder) Receive(f *frame.Frame, now Instant) (done bool) {
 // connection at all.
 func (p *packet) parse(f *frame.Frame) bool {
 	h, _, ok := roce.ParseHeaders(f.Head[:min(int(f.HeadLen), len(f.Head))])
-	if !ok || !h.Opcode().Has(roce.IsRequest) || h.Opcode().Transport() != roce.RC {
+	if !ok || h.Opcode().Transport() != roce.RC {
 		return false
 	}
-	if f.Len != 0 && !h.Opcode().Has(roce.HasPayload) || f.Len < 0 {
+	is, b := h.Opcode().Traits(), h.BTH()
+	if is&roce.IsRequest == 0 || f.Len != 0 && is&roce.HasPayload == 0 || f.Len < 0 {
 		return false
 	}
-	b := h.BTH()
-	p.f, p.h, p.op, p.psn, p.ask, p.mem = f, h, h.Opcode(), b.PSN(), b.AckReq(), nil
+	p.f, p.h, p.is, p.psn, p.ask, p.mem = f, h, is, b.PSN(), b.AckReq(), nil
 	return true
 }
+
+// has reports whether the packet has all of these traits.
+func (p *packet) has(all roce.Traits) bool { return p.is&all == all }

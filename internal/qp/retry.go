@@ -135,7 +135,7 @@ func (s *Sender) rewind() {
 		return
 	}
 	if w := s.q.at(s.acked); w.state == wqeSent && s.una > w.first {
-		s.at.place = seek(w.SG, uint64(s.una-w.first)*uint64(s.mtu))
+		s.at.place = seek(w.SG, uint64(s.una-w.first)<<s.shift)
 	}
 }
 

@@ -3,11 +3,16 @@ package qp
 import (
 	"encoding/binary"
 	"fmt"
-	"testing"
 
 	"github.com/gantry-rdma/gantry/internal/frame"
 	"github.com/gantry-rdma/gantry/roce"
 )
+
+// A fataler is a test, or a case of a property.
+type fataler interface {
+	Helper()
+	Fatalf(format string, a ...any)
+}
 
 // A region is registered memory of a host. Its key is its index plus one, its
 // address the key times regionGap.
@@ -21,7 +26,7 @@ const regionGap = 1 << 32
 
 // A host is the device around one queue pair: an Env without any I/O.
 type host struct {
-	t    testing.TB
+	t    fataler
 	name string
 	s    Sender
 	r    Responder
@@ -55,7 +60,7 @@ const (
 )
 
 // newHost returns a host with a send queue of that depth.
-func newHost(t testing.TB, name string, depth int) *host {
+func newHost(t fataler, name string, depth int) *host {
 	h := &host{t: t, name: name, q: NewSendQueue(depth, 8, 512), room: -1, cap: 1 << 20}
 	h.s.Init(h, h.q)
 	h.r.Init(h, 16)

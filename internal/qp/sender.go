@@ -1,6 +1,8 @@
 package qp
 
 import (
+	"math/bits"
+
 	"github.com/gantry-rdma/gantry/internal/frame"
 	"github.com/gantry-rdma/gantry/roce"
 )
@@ -41,6 +43,7 @@ type Sender struct {
 	trace Trace
 	cfg   SenderConfig
 	mtu   int
+	shift uint8 // the MTU is 1 << shift
 	state State
 	mute  bool // the completion queue is lost: complete nothing more
 	now   Instant
@@ -80,6 +83,7 @@ func (s *Sender) Init(env Env, q *SendQueue) { s.env, s.q = env, q }
 // Start begins to execute the queue. A Sender starts Stopped.
 func (s *Sender) Start(c SenderConfig) {
 	s.cfg, s.mtu, s.state = c, c.MTU.Bytes(), Running
+	s.shift = uint8(bits.TrailingZeros(uint(s.mtu)))
 	if s.cfg.MaxWindow == 0 {
 		s.cfg.MaxWindow = DefaultWindow
 	}
