@@ -8,16 +8,35 @@ import (
 	"path/filepath"
 	"runtime/trace"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+// A lockedBuffer is a log that a test may read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 func TestWatchdogReportsAnEngineThatIsNotProgressed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newTestEngine(t)
 		f := newFake(t, e, 2, freeIt, freeIt)
-		var out bytes.Buffer
+		var out lockedBuffer
 		reports := func() int {
 			synctest.Wait()
 			return strings.Count(out.String(), "not progressed")
@@ -61,7 +80,7 @@ func TestWatchdogReportsReportsThatNeverCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newTestEngine(t)
 		f := newFake(t, e, 2, freeIt, freeIt)
-		var out bytes.Buffer
+		var out lockedBuffer
 		wantErr(t, "watch", e.SetWatchdog(slog.New(slog.NewTextHandler(&out, nil)), time.Second), nil)
 		wantErr(t, "start", f.Start(), nil)
 		wantErr(t, "submit", f.alloc(t).SubmitFlags(SubmitFlush|SubmitOptimizeReports), nil)
