@@ -37,10 +37,10 @@ const (
 
 // An AddressVector says where a peer is.
 type AddressVector struct {
-	DGID         GID
-	SGIDIndex    int
-	HopLimit     uint8
-	TrafficClass uint8
+	DGID         GID   // the peer's
+	SGIDIndex    int   // always 0
+	HopLimit     uint8 // noted, and not used: the system chooses
+	TrafficClass uint8 // likewise
 }
 
 // AVTo returns the address vector of a peer's address.
@@ -48,24 +48,24 @@ func AVTo(a netip.Addr) AddressVector { return AddressVector{DGID: GIDOf(a), Hop
 
 // QPAttr are the attributes of a queue pair.
 type QPAttr struct {
-	State           QPState
-	CurState        QPState // what the caller believes the state to be
-	SQDNotify       bool    // an event says when SQD is reached
-	Access          Access  // what the peer may do: the remote rights
-	PKeyIndex       int
-	Port            int
-	QKey            uint32
-	AV              AddressVector
-	PathMTU         roce.MTU
-	Timeout         uint8 // local ACK timeout: 4.096 us << Timeout; 0: wait for ever
-	RetryCnt        uint8 // 0 to 7
-	RNRRetry        uint8 // 0 to 7; 7: for ever
-	RQPSN           roce.PSN
-	SQPSN           roce.PSN
-	MaxQPRdAtomic   uint8 // READs and atomics outstanding at most
-	MaxDestRdAtomic uint8 // READs and atomics that the peer may have outstanding
-	MinRNRTimer     roce.RNRTimer
-	DestQPN         uint32
+	State           QPState       // to go to
+	CurState        QPState       // what the caller believes the state to be
+	SQDNotify       bool          // an event says when SQD is reached
+	Access          Access        // what the peer may do: the remote rights
+	PKeyIndex       int           // always 0
+	Port            int           // always 1
+	QKey            uint32        // of UD alone
+	AV              AddressVector // where the peer is
+	PathMTU         roce.MTU      // not above the active MTU of the port
+	Timeout         uint8         // local ACK timeout: 4.096 us << Timeout; 0: wait for ever
+	RetryCnt        uint8         // 0 to 7
+	RNRRetry        uint8         // 0 to 7; 7: for ever
+	RQPSN           roce.PSN      // of the first packet to come
+	SQPSN           roce.PSN      // of the first packet to be sent
+	MaxQPRdAtomic   uint8         // READs and atomics outstanding at most
+	MaxDestRdAtomic uint8         // READs and atomics that the peer may have outstanding
+	MinRNRTimer     roce.RNRTimer // how long the peer waits when no receive is posted
+	DestQPN         uint32        // the peer's queue pair
 
 	SQDraining bool  // Query: SQD is not reached yet
 	Cap        QPCap // Query

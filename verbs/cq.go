@@ -135,14 +135,14 @@ func (c *CompChannel) Close() error { return numbered(c.n.Close()) }
 // A WC is a work completion. If Status is not success, only ID, Status and QPN
 // mean something.
 type WC struct {
-	ID      uint64 // of the work request
-	Status  WCStatus
-	Opcode  WCOpcode
-	Flags   WCFlags
-	ByteLen uint32 // bytes received, or read
-	Imm     uint32 // immediate data, or the key that was invalidated: see Flags
-	QPN     uint32 // the local queue pair
-	SrcQP   uint32 // the sender, of receives
+	ID      uint64   // of the work request
+	Status  WCStatus // how it ended
+	Opcode  WCOpcode // what completed
+	Flags   WCFlags  // what Imm is
+	ByteLen uint32   // bytes received, or read
+	Imm     uint32   // immediate data, or the key that was invalidated: see Flags
+	QPN     uint32   // the local queue pair
+	SrcQP   uint32   // the sender, of receives
 }
 
 // wcOpcodes are what verbs call the operations.

@@ -102,18 +102,21 @@ func open(c Config, l link.Link) (*Device, error) {
 
 // DeviceAttr is what a device can do.
 type DeviceAttr struct {
-	MaxQP, MaxMR, MaxPD, MaxCQ  int
-	MaxQPWR                     int // work requests in a send or a receive queue
-	MaxSGE                      int // scatter entries in a work request
-	MaxCQE                      int // entries in a completion queue
-	MaxInline                   int // bytes of inline data
-	MaxQPRdAtom                 int // READs and atomics that a queue pair answers at once
-	MaxQPInitRdAtom             int // READs and atomics that a queue pair has outstanding
-	MaxMsgSize                  uint32
-	AtomicHCA                   bool // atomics are atomic among all of this device
-	PhysPorts                   int
-	PKeys                       int
-	MinRNRTimer, LocalCAAckWait uint8
+	MaxQP           int    // queue pairs
+	MaxMR           int    // memory regions
+	MaxPD           int    // protection domains
+	MaxCQ           int    // completion queues
+	MaxQPWR         int    // work requests in a send or a receive queue
+	MaxSGE          int    // scatter entries in a work request
+	MaxCQE          int    // entries in a completion queue
+	MaxInline       int    // bytes of inline data
+	MaxQPRdAtom     int    // READs and atomics that a queue pair answers at once
+	MaxQPInitRdAtom int    // READs and atomics that a queue pair has outstanding
+	MaxMsgSize      uint32 // bytes
+	AtomicHCA       bool   // atomics are atomic among all of this device
+	PhysPorts       int    // always 1
+	PKeys           int    // entries of the partition table
+	LocalCAAckDelay uint8  // 4.096 us << that is how late an answer may be
 }
 
 // Attr returns what the device can do.
@@ -122,7 +125,7 @@ func (d *Device) Attr() DeviceAttr {
 	return DeviceAttr{
 		MaxQP: l.QP, MaxMR: l.MR, MaxPD: 1 << 20, MaxCQ: 1 << 20, MaxQPWR: l.WR, MaxSGE: l.SGE,
 		MaxCQE: l.CQE, MaxInline: l.Inline, MaxQPRdAtom: l.Atomic, MaxQPInitRdAtom: l.Atomic,
-		MaxMsgSize: 1 << 31, AtomicHCA: true, PhysPorts: 1, PKeys: 1, MinRNRTimer: 1, LocalCAAckWait: 15,
+		MaxMsgSize: 1 << 31, AtomicHCA: true, PhysPorts: 1, PKeys: 1, LocalCAAckDelay: 15,
 	}
 }
 
@@ -137,11 +140,11 @@ const (
 
 // PortAttr describes the port.
 type PortAttr struct {
-	State     PortState
-	MaxMTU    roce.MTU
-	ActiveMTU roce.MTU // the most that a path MTU may be
-	GIDs      int      // entries of the GID table
-	Ethernet  bool     // the link layer, always true
+	State     PortState // whether it can be used
+	MaxMTU    roce.MTU  // the most that there is
+	ActiveMTU roce.MTU  // the most that a path MTU may be
+	GIDs      int       // entries of the GID table
+	Ethernet  bool      // the link layer, always true
 }
 
 // Port returns the attributes of the port, whose number is 1.
@@ -183,8 +186,8 @@ func (d *Device) Drive(budget int) bool { return d.n.Drive(budget) }
 
 // A Counter is the name of a counter and its value.
 type Counter struct {
-	Name  string
-	Value uint64
+	Name  string // the kernel's driver's, where it has it
+	Value uint64 // only grows
 }
 
 // Counters returns what the device has counted: under the names that the

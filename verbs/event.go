@@ -37,9 +37,9 @@ func (t EventType) String() string {
 // An Event is something that happened to a queue pair or a completion queue,
 // and not to one work request.
 type Event struct {
-	Type EventType
-	QP   *QP // or nil
-	CQ   *CQ // or nil
+	Type EventType // what happened
+	QP   *QP       // or nil
+	CQ   *CQ       // or nil
 }
 
 var eventTypes = [...]EventType{

@@ -45,12 +45,13 @@ type QPCap struct {
 
 // QPInit says how a queue pair is made.
 type QPInit struct {
-	Type           QPType
-	SendCQ, RecvCQ *CQ
-	Cap            QPCap
-	SQSigAll       bool          // each send completes with an entry, also without Signaled
-	Executor       work.Executor // nil: that of the device
-	User           any
+	Type     QPType        // only RC
+	SendCQ   *CQ           // where sends complete
+	RecvCQ   *CQ           // where receives complete; may be the same
+	Cap      QPCap         // its sizes; Query returns them unchanged
+	SQSigAll bool          // each send completes with an entry, also without Signaled
+	Executor work.Executor // nil: that of the device. Not closed with the queue pair
+	User     any           // comes back with QP.User
 }
 
 // A QP is a queue pair.

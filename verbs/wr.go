@@ -81,18 +81,18 @@ var qpFlags = func() (t [16]qp.Flags) {
 
 // An SGE is a piece of registered memory: a scatter or gather entry.
 type SGE struct {
-	Addr uint64
-	Len  uint32
-	LKey uint32
+	Addr uint64 // of the first byte: see MR.Addr
+	Len  uint32 // bytes; 0 is nothing
+	LKey uint32 // of the region that holds them all
 }
 
 // A SendWR is a work request for the send queue. It may be reused when it was
 // posted.
 type SendWR struct {
-	ID     uint64 // comes back in the completion
-	Opcode Opcode
-	Flags  SendFlags
-	SG     []SGE
+	ID     uint64    // comes back in the completion
+	Opcode Opcode    // what to do
+	Flags  SendFlags // how to do it
+	SG     []SGE     // the local memory, copied when it is posted
 
 	// Data is what is sent instead of SG with Inline. If it is nil and Inline
 	// is set, EINVAL: addresses cannot be read without their keys.
@@ -100,7 +100,7 @@ type SendWR struct {
 
 	Imm        uint32 // immediate data, or the key to invalidate
 	RemoteAddr uint64 // WRITE, READ, atomics
-	RKey       uint32
+	RKey       uint32 // of the remote memory
 	Compare    uint64 // compare-and-swap: what must be there
 	Swap       uint64 // compare-and-swap: what is put there
 	Add        uint64 // fetch-and-add
@@ -109,8 +109,8 @@ type SendWR struct {
 // A RecvWR is a work request for the receive queue. It may be reused when it
 // was posted.
 type RecvWR struct {
-	ID uint64
-	SG []SGE
+	ID uint64 // comes back in the completion
+	SG []SGE  // where the message goes, copied when it is posted
 }
 
 // PostSend posts work requests in order. On an error those before the returned

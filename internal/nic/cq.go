@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gantry-rdma/gantry/internal/qp"
+	"github.com/gantry-rdma/gantry/work"
 )
 
 // An arming says which completion raises the next event of a queue.
@@ -31,6 +32,7 @@ type CQ struct {
 
 	ready atomic.Int64 // entries in the ring: what a poll looks at first
 	polls atomic.Uint32
+	drive atomic.Pointer[work.Inline] // what a poll drives
 
 	mu       sync.Mutex
 	ring     []qp.CQE
@@ -58,7 +60,9 @@ func (d *Device) NewCQ(n int, ch *Channel) (*CQ, error) {
 		ch.users.Add(1)
 	}
 	d.cqs.Add(1)
-	return &CQ{d: d, ch: ch, ring: make([]qp.CQE, size)}, nil
+	c := &CQ{d: d, ch: ch, ring: make([]qp.CQE, size)}
+	c.serve(d.exec)
+	return c, nil
 }
 
 func (d *Device) cqSize(n int) (int, error) {
@@ -138,19 +142,44 @@ func (c *CQ) Done(n int) {
 // before one drives the device, so that nothing starves behind a full queue.
 const pollsPerDrive = 16
 
-// Due reports, for a device that is driven by polling, whether a poll that
-// found what it wanted should drive all the same.
+// Due reports, where polling drives something, whether a poll that found what
+// it wanted should drive all the same.
 func (c *CQ) Due() bool {
-	return c.d.inline != nil && c.polls.Add(1)%pollsPerDrive == 0
+	return c.drive.Load() != nil && c.polls.Add(1)%pollsPerDrive == 0
 }
 
-// DriveFor drives the device a few rounds, until the queue has an entry. It
-// returns false where nothing is driven by polling.
+// rounds is how often one poll lets an executor run, at most. A message needs
+// five: send, arrive, execute, acknowledge, complete.
+const rounds = 8
+
+// DriveFor drives a few rounds, until the queue has an entry. It returns false
+// where nothing was to be done, or nothing is driven by polling.
 func (c *CQ) DriveFor() bool {
-	if c.d.inline == nil {
+	x := c.drive.Load()
+	if x == nil {
 		return false
 	}
-	return c.d.driveUntil(&c.ready)
+	if c.d.circle != nil {
+		c.d.circle.look()
+	}
+	did := false
+	for range rounds {
+		if !x.Drive(0) {
+			break
+		}
+		if did = true; c.ready.Load() > 0 {
+			break
+		}
+	}
+	return did
+}
+
+// serve makes polls drive the executor of a queue pair, if they should. That is
+// one executor: queue pairs on several inline ones need several queues.
+func (c *CQ) serve(x work.Executor) {
+	if x, ok := x.(*work.Inline); ok {
+		c.drive.Store(x)
+	}
 }
 
 // Arm asks for an event with the next completion, or with the next one that

@@ -146,10 +146,6 @@ func (d *Device) Executor() work.Executor { return d.exec }
 // clock returns the time.
 func (d *Device) clock() qp.Instant { return instant() }
 
-// rounds is how often one poll lets the executor run, at most. A message needs
-// five: send, arrive, execute, acknowledge, complete.
-const rounds = 8
-
 // Drive does some of the device's work on the caller, where it is driven by
 // polling or by a work queue that lets callers help. It reports whether there
 // was any.
@@ -162,22 +158,6 @@ func (d *Device) Drive(budget int) bool {
 		return x.Drive(budget)
 	}
 	return false
-}
-
-// driveUntil drives the device until ready is above zero, a few rounds at
-// most.
-func (d *Device) driveUntil(ready *atomic.Int64) bool {
-	d.circle.look()
-	did := false
-	for range rounds {
-		if !d.inline.Drive(0) {
-			break
-		}
-		if did = true; ready.Load() > 0 {
-			break
-		}
-	}
-	return did
 }
 
 // driveIdle drives the device until it has nothing to do, or for a while.

@@ -29,7 +29,7 @@ type half struct {
 	q      *QP
 	pool   *pool
 	sender *qp.Sender // of a send half
-	polled bool       // its executor is driven by polling
+	polled bool       // its executor is the inline one of the device
 
 	item     work.Item
 	in       inbox         // packets that arrived
@@ -63,7 +63,7 @@ type half struct {
 
 func (h *half) init(q *QP, x work.Executor, run work.Run) {
 	h.d, h.q = q.d, q
-	_, h.polled = x.(*work.Inline)
+	h.polled = q.d.inline != nil && x == q.d.exec
 	h.pool = &q.d.pools[0]
 	if q.segments > narrow {
 		h.pool = &q.d.pools[1]
@@ -108,7 +108,7 @@ func (h *half) begin() {
 
 // clock returns the time: that of whoever drives, if somebody does.
 func (h *half) clock() qp.Instant {
-	if h.polled && h.d.inline != nil {
+	if h.polled {
 		return qp.Instant(h.d.circle.now.Load())
 	}
 	return instant()

@@ -125,6 +125,8 @@ func (d *Device) NewQP(c QPConfig) (*QP, error) {
 	c.PD.users.Add(1)
 	c.SendCQ.users.Add(1)
 	c.RecvCQ.users.Add(1)
+	c.SendCQ.serve(c.Executor)
+	c.RecvCQ.serve(c.Executor)
 	return q, nil
 }
 
