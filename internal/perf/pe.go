@@ -73,7 +73,7 @@ func (r *PEResult) skip(what string, err error) error {
 }
 
 func (r *PEResult) measureVerbs(ctx context.Context, d time.Duration, w Watch) error {
-	v := new(verbs)
+	v := new(taskCalls)
 	var err error
 	if v.rig, err = newRig(nil, taskBytes, callsAtOnce, callsAtOnce, v.completed); err != nil {
 		return err
@@ -84,22 +84,22 @@ func (r *PEResult) measureVerbs(ctx context.Context, d time.Duration, w Watch) e
 	return err
 }
 
-// verbs makes the calls of tasks, in the way that each contender wants.
-type verbs struct {
+// taskCalls makes the calls of tasks, in the way that each contender wants.
+type taskCalls struct {
 	rig    *rig
-	after  func(*verbs, *dma.Memcpy) // what the callback does with the task
+	after  func(*taskCalls, *dma.Memcpy) // what the callback does with the task
 	todo   int                       // submits that callbacks still have to make
 	done   int                       // tasks that came back
 	failed error                     // the first failure, which ends every slice
 }
 
-func (v *verbs) measure(ctx context.Context, r *PEResult, d time.Duration, w Watch) error {
+func (v *taskCalls) measure(ctx context.Context, r *PEResult, d time.Duration, w Watch) error {
 	idle := &contender{run: v.idle}
 	trip := &contender{run: v.roundtrip}
 	submit := &contender{run: func(n int) (int, time.Duration) { return v.submits(n, false) }}
 	try := &contender{run: func(n int) (int, time.Duration) { return v.submits(n, true) }}
-	again := &contender{run: func(n int) (int, time.Duration) { return v.chain(n, (*verbs).resubmit) }}
-	anew := &contender{run: func(n int) (int, time.Duration) { return v.chain(n, (*verbs).freeAndAlloc) }}
+	again := &contender{run: func(n int) (int, time.Duration) { return v.chain(n, (*taskCalls).resubmit) }}
+	anew := &contender{run: func(n int) (int, time.Duration) { return v.chain(n, (*taskCalls).freeAndAlloc) }}
 	if err := takeTurns(ctx, d, verbSlice, w, idle, trip, submit, try, again, anew); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (v *verbs) measure(ctx context.Context, r *PEResult, d time.Duration, w Wat
 }
 
 // completed is the callback of every task.
-func (v *verbs) completed(t *dma.Memcpy) {
+func (v *taskCalls) completed(t *dma.Memcpy) {
 	v.done++
 	if s := t.Status(); s != core.Success {
 		v.check(s)
@@ -121,12 +121,12 @@ func (v *verbs) completed(t *dma.Memcpy) {
 }
 
 // check keeps the first error.
-func (v *verbs) check(err error) { core.KeepFirst(&v.failed, err) }
+func (v *taskCalls) check(err error) { core.KeepFirst(&v.failed, err) }
 
-func (v *verbs) free(t *dma.Memcpy) { v.check(t.Free()) }
+func (v *taskCalls) free(t *dma.Memcpy) { v.check(t.Free()) }
 
 // alloc takes a task for pair i.
-func (v *verbs) alloc(i int) *dma.Memcpy {
+func (v *taskCalls) alloc(i int) *dma.Memcpy {
 	p := &v.rig.pairs[i]
 	t, err := v.rig.dma.AllocMemcpy(p.src, p.dst)
 	v.check(err)
@@ -134,14 +134,14 @@ func (v *verbs) alloc(i int) *dma.Memcpy {
 }
 
 // progress goes on until n tasks have come back.
-func (v *verbs) progress(n int) {
+func (v *taskCalls) progress(n int) {
 	for v.done < n && v.failed == nil {
 		v.rig.engine.Progress()
 	}
 }
 
 // idle asks an engine that has nothing to do.
-func (v *verbs) idle(n int) (int, time.Duration) {
+func (v *taskCalls) idle(n int) (int, time.Duration) {
 	e := v.rig.engine
 	start := time.Now()
 	for range n {
@@ -151,8 +151,8 @@ func (v *verbs) idle(n int) (int, time.Duration) {
 }
 
 // roundtrip takes a task from the pool and back, again and again.
-func (v *verbs) roundtrip(n int) (int, time.Duration) {
-	v.after, v.done = (*verbs).free, 0
+func (v *taskCalls) roundtrip(n int) (int, time.Duration) {
+	v.after, v.done = (*taskCalls).free, 0
 	start := time.Now()
 	for i := range n {
 		if v.failed != nil {
@@ -165,8 +165,8 @@ func (v *verbs) roundtrip(n int) (int, time.Duration) {
 }
 
 // submits times only the submit calls, and not what they lead to.
-func (v *verbs) submits(n int, try bool) (did int, took time.Duration) {
-	v.after = (*verbs).free
+func (v *taskCalls) submits(n int, try bool) (did int, took time.Duration) {
+	v.after = (*taskCalls).free
 	var tasks [callsAtOnce]*dma.Memcpy
 	for did < n && v.failed == nil {
 		for i := range tasks {
@@ -194,7 +194,7 @@ func (v *verbs) submits(n int, try bool) (did int, took time.Duration) {
 }
 
 // chain submits one task; its callback does what again says, n-1 times.
-func (v *verbs) chain(n int, again func(*verbs, *dma.Memcpy)) (int, time.Duration) {
+func (v *taskCalls) chain(n int, again func(*taskCalls, *dma.Memcpy)) (int, time.Duration) {
 	v.after, v.done, v.todo = again, 0, n-1
 	start := time.Now()
 	v.check(v.alloc(0).Submit())
@@ -202,7 +202,7 @@ func (v *verbs) chain(n int, again func(*verbs, *dma.Memcpy)) (int, time.Duratio
 	return n, time.Since(start)
 }
 
-func (v *verbs) resubmit(t *dma.Memcpy) {
+func (v *taskCalls) resubmit(t *dma.Memcpy) {
 	if v.todo--; v.todo < 0 {
 		v.free(t)
 		return
@@ -210,7 +210,7 @@ func (v *verbs) resubmit(t *dma.Memcpy) {
 	v.check(t.Submit())
 }
 
-func (v *verbs) freeAndAlloc(t *dma.Memcpy) {
+func (v *taskCalls) freeAndAlloc(t *dma.Memcpy) {
 	v.free(t)
 	if v.todo--; v.todo >= 0 {
 		v.check(v.alloc(0).Submit())

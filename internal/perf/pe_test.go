@@ -34,7 +34,7 @@ func TestVerbsAllCostSomething(t *testing.T) {
 // Every way of a task does as many operations as it says, and brings every
 // task back to the pool.
 func TestVerbsDoWhatTheyCount(t *testing.T) {
-	v := new(verbs)
+	v := new(taskCalls)
 	var err error
 	if v.rig, err = newRig(nil, taskBytes, callsAtOnce, callsAtOnce, v.completed); err != nil {
 		t.Fatal(err)
@@ -43,8 +43,8 @@ func TestVerbsDoWhatTheyCount(t *testing.T) {
 		"round trip":     v.roundtrip,
 		"submit":         func(n int) (int, time.Duration) { return v.submits(n, false) },
 		"try-submit":     func(n int) (int, time.Duration) { return v.submits(n, true) },
-		"re-submit":      func(n int) (int, time.Duration) { return v.chain(n, (*verbs).resubmit) },
-		"free and alloc": func(n int) (int, time.Duration) { return v.chain(n, (*verbs).freeAndAlloc) },
+		"re-submit":      func(n int) (int, time.Duration) { return v.chain(n, (*taskCalls).resubmit) },
+		"free and alloc": func(n int) (int, time.Duration) { return v.chain(n, (*taskCalls).freeAndAlloc) },
 	} {
 		for _, n := range []int{1, 2, callsAtOnce} {
 			v.done = 0
