@@ -115,10 +115,10 @@ func releaseAll(t *Memcpy) error {
 	return err
 }
 
-// release drops the reference of every buf that has one.
+// release drops the reference of every head that has one.
 func release(bufs ...*mem.Buf) (err error) {
 	for _, b := range bufs {
-		if b != nil && b.Refs() > 0 {
+		if b != nil && b.Refs() > 0 && b.IsHead() {
 			_, e := b.Unref()
 			core.KeepFirst(&err, e)
 		}

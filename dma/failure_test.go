@@ -65,6 +65,27 @@ var wrongTasks = []struct {
 		r.want("start", m.Start(), nil)
 		return r.src(0, 64, 1), r.fromMap(m, 0, 64)
 	}},
+	{"memory of a stopped map", core.ErrInvalidValue, []string{"map", "not started"}, func(r *rig) (*mem.Buf, *mem.Buf) {
+		m, err := mem.NewMap()
+		r.want("map", err, nil)
+		r.want("range", m.SetRange(make([]byte, 4096)), nil)
+		r.want("device", m.AddDevice(r.device), nil)
+		r.want("thread safety", m.EnableThreadSafety(), nil) // else bufs keep it from stopping
+		r.want("start", m.Start(), nil)
+		b := r.fromMap(m, 0, 64)
+		r.want("stop", m.Stop(), nil)
+		return r.src(0, 64, 1), b
+	}},
+	{"source that was returned", core.ErrInvalidValue, []string{"source", "no references"}, func(r *rig) (*mem.Buf, *mem.Buf) {
+		b, dst := r.src(0, 64, 1), r.dst(1024, 64, 1)
+		r.want("release", release(b), nil)
+		return b, dst
+	}},
+	{"destination that is not a head", core.ErrInvalidValue, []string{"destination", "head"}, func(r *rig) (*mem.Buf, *mem.Buf) {
+		head := r.dst(1024, 128, 2)
+		r.Cleanup(func() { r.want("release", release(head), nil) })
+		return r.src(0, 64, 1), head.Next()
+	}},
 	{"more data than the capability", core.ErrInvalidValue, []string{"1073741888", "1073741824"}, func(r *rig) (*mem.Buf, *mem.Buf) {
 		const each = maxBufSize/maxBufListLen + 1 // the same bytes in every element
 		m := r.newMap(make([]byte, each), mem.LocalReadWrite)

@@ -88,27 +88,29 @@ func (t *Memcpy) lend() finding {
 	case t.dst == nil:
 		return finding{wrong: noDestination}
 	}
-	switch t.src.Lend() {
-	case nil:
-	case core.ErrInUse:
-		return finding{wrong: sourceBusy}
-	default:
-		return finding{wrong: sourceReturned}
+	if err := t.src.Lend(); err != nil {
+		return notLent(t.src, err, sourceBusy, sourceReturned)
 	}
-	switch err := t.dst.LendToWrite(); err {
-	case nil:
-		t.plan.lent = true
-		return finding{}
-	case core.ErrInUse:
+	if err := t.dst.LendToWrite(); err != nil {
 		t.src.Return()
 		if t.dst == t.src {
 			return finding{wrong: overlap}
 		}
-		return finding{wrong: destinationBusy}
-	default:
-		t.src.Return()
-		return finding{wrong: destinationReturned}
+		return notLent(t.dst, err, destinationBusy, destinationReturned)
 	}
+	t.plan.lent = true
+	return finding{}
+}
+
+// notLent says why b was not lent.
+func notLent(b *mem.Buf, err error, busy, returned wrong) finding {
+	switch {
+	case err == core.ErrInUse:
+		return finding{wrong: busy}
+	case b.Refs() > 0 && !b.Map().Started():
+		return finding{wrong: mapStopped}
+	}
+	return finding{wrong: returned}
 }
 
 // giveBack ends the loan.
