@@ -52,8 +52,11 @@ func BenchmarkSend(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				for sent-done < window && sent-got < window {
-					r.b.recv(recv...)
-					r.a.send(send...)
+					_, errR := r.b.qp.PostRecv(recv...)
+					_, errS := r.a.qp.PostSend(send...)
+					if errR != nil || errS != nil {
+						b.Fatal(errR, errS)
+					}
 					sent++
 				}
 				for n := done; done == n; {
@@ -85,7 +88,9 @@ func BenchmarkWrite(b *testing.B) {
 			b.SetBytes(size)
 			for b.Loop() {
 				for sent-done < window {
-					r.a.send(wrs[sent%64]...)
+					if _, err := r.a.qp.PostSend(wrs[sent%64]...); err != nil {
+						b.Fatal(err)
+					}
 					sent++
 				}
 				for n := done; done == n; {
