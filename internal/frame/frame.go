@@ -2,8 +2,6 @@
 // RoCEv2 packet, its header in place and its payload borrowed.
 package frame
 
-import "sync/atomic"
-
 // HeadSize is the room for headers: BTH and the largest set of extension
 // headers take 40 bytes.
 const HeadSize = 64
@@ -41,7 +39,9 @@ type Frame struct {
 	// is not zero arrives broken. It is for fault injection.
 	Damage uint32
 
-	out atomic.Bool // handed over and not back: a check against double hand-over
+	// out says that it is handed over and not back. It is a check, not a lock:
+	// whoever hands a frame over or back owns it at that moment.
+	out bool
 }
 
 // An Owner gets its frames back. It may be called from any goroutine, must not
@@ -50,11 +50,19 @@ type Owner interface{ FrameBack(f *Frame) }
 
 // Handed marks the frame as handed over; links call it for what they take. It
 // reports false if it already was, which is a bug of the caller.
-func (f *Frame) Handed() bool { return f.out.CompareAndSwap(false, true) }
+func (f *Frame) Handed() bool {
+	was := f.out
+	f.out = true
+	return !was
+}
 
 // Regain undoes Handed without telling the owner, who calls it. It reports
 // false if the frame was not out.
-func (f *Frame) Regain() bool { return f.out.CompareAndSwap(true, false) }
+func (f *Frame) Regain() bool {
+	was := f.out
+	f.out = false
+	return was
+}
 
 // Back returns the frame to its owner: the link is done with its memory. A
 // second Back does nothing.

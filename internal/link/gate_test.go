@@ -7,6 +7,7 @@ import "testing"
 type lateSender struct {
 	g     gate
 	looks int
+	until int // looks that find nothing
 }
 
 func (l *lateSender) ready() bool {
@@ -14,11 +15,11 @@ func (l *lateSender) ready() bool {
 	if l.looks == spins+1 {
 		l.g.signal()
 	}
-	return l.looks > spins+1
+	return l.looks > l.until
 }
 
 func TestAFrameBetweenTheLookAndTheWaitIsSeen(t *testing.T) {
-	var l lateSender
+	l := lateSender{until: spins + 1}
 	l.g.init()
 	done := make(chan bool)
 	go func() {
@@ -29,11 +30,11 @@ func TestAFrameBetweenTheLookAndTheWaitIsSeen(t *testing.T) {
 }
 
 func TestATokenThatIsLeftOverEndsNoWait(t *testing.T) {
-	var l lateSender
+	l := lateSender{until: spins + 2}
 	l.g.init()
 	l.g.wake <- struct{}{}
 	l.g.await(&l)
-	if l.looks <= spins+1 {
+	if l.looks <= l.until {
 		t.Errorf("returned after %d looks, before it was ready", l.looks)
 	}
 }

@@ -99,6 +99,37 @@ func TestWhatCannotBeCutIsSentOneByOne(t *testing.T) {
 	}
 }
 
+// TestPacketsAreOnTheWireAsTheICRCSays looks at whole IP packets.
+func TestPacketsAreOnTheWireAsTheICRCSays(t *testing.T) {
+	raw, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_RAW, syscall.IPPROTO_UDP)
+	if err != nil {
+		t.Skipf("a raw socket needs a privilege: %v", err)
+	}
+	defer syscall.Close(raw)
+	wait := syscall.NsecToTimeval(int64(limit))
+	if err := syscall.SetsockoptTimeval(raw, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &wait); err != nil {
+		t.Fatal(err)
+	}
+	a, b := udpEnds(t, "127.0.0.1", UDPConfig{})
+	var pool sendPool
+	a.Send([]*frame.Frame{pool.frame(b.Local(), 1, 99, 2)})
+	packet := make([]byte, 2048)
+	for {
+		n, _, err := syscall.Recvfrom(raw, packet, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, ok := roce.ParseIP(packet[:n])
+		if !ok || d.Dst() != b.Local().AddrPort() {
+			continue // somebody else's
+		}
+		if !d.Valid() || d.Ident() != roce.Segment(0) || d.Src() != a.Local().AddrPort() {
+			t.Errorf("valid %v, %+v, from %v", d.Valid(), d.Ident(), d.Src())
+		}
+		return
+	}
+}
+
 func TestAPortThatIsTakenIsExplained(t *testing.T) {
 	a := udpEnd(t, "127.0.0.1", UDPConfig{})
 	_, err := ListenUDP(UDPConfig{Addr: netip.MustParseAddr("127.0.0.1"), Port: a.Local().Port})
@@ -284,12 +315,13 @@ func FuzzReceive(f *testing.F) {
 	f.Add([]byte{}, uint16(0))
 	f.Add(make([]byte, 64), uint16(16))
 	f.Add(append([]byte{byte(roce.RCWriteOnly)}, make([]byte, 500)...), uint16(100))
+	u := &UDP{}
+	u.recv.init(u, netip.MustParseAddrPort("192.0.2.1:4791"), UDPConfig{Buffers: 1, Plain: true})
+	r := &u.recv
 	f.Fuzz(func(t *testing.T, message []byte, segment uint16) {
-		u := &UDP{}
-		u.recv.init(u, netip.MustParseAddrPort("192.0.2.1:4791"), UDPConfig{Buffers: 1})
-		r := &u.recv
 		r.fill()
-		r.count = 1
+		r.at, r.count, r.off, r.id = 0, 1, 0, 0
+		r.flows.table = [64]flow{}
 		r.msg.Len = copy(r.slots[0].mem, message)
 		r.msg.Segment = int(segment)
 		r.flow = r.flows.find(frame.Addr{IP: [16]byte{10: 255, 11: 255, 12: 10}, Port: 4791})
