@@ -115,10 +115,6 @@ func newModes(producerCPU int) (*modes, error) {
 	return m, nil
 }
 
-// newLatencies makes a histogram from a nanosecond to ten seconds, with an
-// error below 0.1 %.
-func newLatencies() *hdrhistogram.Histogram { return hdrhistogram.New(1, 10_000_000_000, 3) }
-
 // slice serves n operations that come at the given rate.
 func (m *modes) slice(ctx context.Context, s *modeSamples, rate, n int) error {
 	m.latency.Reset()

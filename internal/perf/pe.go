@@ -88,9 +88,9 @@ func (r *PEResult) measureVerbs(ctx context.Context, d time.Duration, w Watch) e
 type taskCalls struct {
 	rig    *rig
 	after  func(*taskCalls, *dma.Memcpy) // what the callback does with the task
-	todo   int                       // submits that callbacks still have to make
-	done   int                       // tasks that came back
-	failed error                     // the first failure, which ends every slice
+	todo   int                           // submits that callbacks still have to make
+	done   int                           // tasks that came back
+	failed error                         // the first failure, which ends every slice
 }
 
 func (v *taskCalls) measure(ctx context.Context, r *PEResult, d time.Duration, w Watch) error {

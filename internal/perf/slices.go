@@ -17,8 +17,12 @@ type contender struct {
 	// they took.
 	run func(n int) (did int, took time.Duration)
 
-	n  int       // operations of one slice
-	ns []float64 // of one operation, in each round
+	warm func() // called when it is warm, before the first round, or nil
+
+	n    int           // operations of one slice
+	ns   []float64     // of one operation, in each round
+	did  int           // operations of all rounds
+	took time.Duration // by them
 }
 
 // A Watch is told now and then which part of a measurement is done, from 0 to
@@ -48,7 +52,23 @@ func takeTurns(ctx context.Context, d, longest time.Duration, w Watch, all ...*c
 	slice, rounds := plan(d, longest, len(all))
 	for _, c := range all {
 		c.calibrate(slice)
+	}
+	return takeRounds(ctx, rounds, w, nil, all...)
+}
+
+// takeCounted is takeTurns for n operations of each contender.
+func takeCounted(ctx context.Context, n int, w Watch, all ...*contender) error {
+	rounds := min(fewestRounds, n)
+	return takeRounds(ctx, rounds, w, func(i int) int { return n*(i+1)/rounds - n*i/rounds }, all...)
+}
+
+// takeRounds runs the rounds. With many, round i has slices of many(i).
+func takeRounds(ctx context.Context, rounds int, w Watch, many func(i int) int, all ...*contender) error {
+	for _, c := range all {
 		c.ns = make([]float64, 0, rounds)
+		if c.warm != nil {
+			c.warm()
+		}
 	}
 	runtime.GC() // so that it does not start in a slice
 	for i := range rounds {
@@ -56,8 +76,13 @@ func takeTurns(ctx context.Context, d, longest time.Duration, w Watch, all ...*c
 			return context.Cause(ctx)
 		}
 		for _, c := range all {
+			if many != nil {
+				c.n = many(i)
+			}
 			did, took := c.run(c.n)
 			c.ns = append(c.ns, float64(took.Nanoseconds())/float64(did))
+			c.did += did
+			c.took += took
 		}
 		w.step(i+1, rounds)
 	}
@@ -72,13 +97,22 @@ func plan(d, longest time.Duration, n int) (slice time.Duration, rounds int) {
 }
 
 // calibrate finds how many operations take one slice, by doubling their number
-// until the time is long enough to be believed.
+// until the time is long enough to be believed, twice in a row.
 func (c *contender) calibrate(slice time.Duration) {
+	const enough = 2
 	for c.n = 1; ; c.n *= 2 {
-		did, took := c.run(c.n)
-		if took >= slice/2 || c.n >= 1<<30 {
-			each := max(float64(took)/float64(did), 0.1)
-			c.n = max(1, int(float64(slice)/each))
+		each := math.Inf(1)
+		believed := 0
+		for believed < enough {
+			did, took := c.run(c.n)
+			each = min(each, float64(took)/float64(did))
+			if took < slice/2 && c.n < 1<<30 {
+				break
+			}
+			believed++
+		}
+		if believed == enough {
+			c.n = max(1, int(float64(slice)/max(each, 0.1)))
 			return
 		}
 	}

@@ -1,0 +1,233 @@
+package perf
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gantry-rdma/gantry/internal/link"
+)
+
+// RCOps are the measurements of the reliable connection, with perftest's names
+// without their "ib_".
+var RCOps = []string{
+	"send_bw", "write_bw", "read_bw", "atomic_bw",
+	"send_lat", "write_lat", "read_lat", "atomic_lat",
+}
+
+// ErrRCParameter is wrapped by errors about a parameter of an [RCTest].
+var ErrRCParameter = errors.New("parameter out of range")
+
+// An RCTest holds all parameters that both ends of a measurement have to agree
+// on. A client sends it to its server. Zero values are filled in by Fill.
+type RCTest struct {
+	Op          string `json:"op"`           // one of RCOps
+	Size        int    `json:"size"`         // bytes of a message
+	QPs         int    `json:"qps"`          // queue pairs of each end
+	SendDepth   int    `json:"send_depth"`   // messages outstanding on a queue pair
+	RecvDepth   int    `json:"recv_depth"`   // receives posted on a queue pair
+	MTU         int    `json:"mtu"`          // bytes of payload of a packet
+	Moderation  int    `json:"moderation"`   // one completion for so many messages
+	Inline      int    `json:"inline"`       // messages up to this size are posted inline
+	Outstanding int    `json:"outstanding"`  // READs and atomics under way on a queue pair
+	List        int    `json:"list"`         // work requests of one post
+	Both        bool   `json:"both"`         // both ends send
+	Atomic      string `json:"atomic"`       // FETCH_AND_ADD or CMP_AND_SWAP
+	Timeout     int    `json:"timeout"`      // local ACK timeout: 4.096 us << Timeout
+	RetryCount  int    `json:"retry_count"`  // 0 to 7
+	GIDIndex    int    `json:"gid_index"`    // entry of the GID table
+	Events      bool   `json:"events"`       // wait for completions instead of polling
+	Executor    string `json:"executor"`     // inline, tasklet or workqueue
+	Workers     int    `json:"workers"`      // of a work queue, the polling program among them; 0: GOMAXPROCS
+	Verify      bool   `json:"check"`        // verify the contents of memory
+	Seed        uint64 `json:"pattern_seed"` // of the contents
+
+	Faults link.Faults `json:"faults"` // in each direction
+}
+
+// NewRCTest returns the test of an operation with what perftest has as defaults.
+// What is zero is left to Fill.
+func NewRCTest(op string) RCTest {
+	return RCTest{Op: op, Size: 64 << 10, Timeout: 14, RetryCount: 7, Verify: true}
+}
+
+// The limits of an RCTest.
+const (
+	maxRCSize   = 1 << 30
+	maxRCQPs    = 1 << 14
+	maxRCDepth  = 1 << 14
+	maxRCMemory = 8 << 30 // bytes of one end
+)
+
+// Fill sets what is zero and has another default. Depths depend on the size: a
+// mebibyte is in flight in all, so that large messages stay in the caches.
+func (t *RCTest) Fill() {
+	setDefault(&t.Op, "write_bw")
+	if t.IsAtomic() {
+		t.Size = atomicSize
+	}
+	setDefault(&t.QPs, 1)
+	setDefault(&t.SendDepth, t.depth())
+	setDefault(&t.RecvDepth, 2*t.SendDepth)
+	setDefault(&t.MTU, 4096)
+	setDefault(&t.Moderation, min(100, max(1, t.SendDepth/4)))
+	setDefault(&t.Outstanding, 16)
+	setDefault(&t.List, 1)
+	setDefault(&t.Atomic, fetchAndAdd)
+	setDefault(&t.Executor, "workqueue")
+}
+
+func setDefault[T comparable](v *T, to T) {
+	var zero T
+	if *v == zero {
+		*v = to
+	}
+}
+
+func (t *RCTest) depth() int {
+	if t.IsLatency() {
+		return 16
+	}
+	inFlight := (1 << 20) / max(1, t.Size) / max(1, t.QPs)
+	return 1 << (bits.Len(uint(min(128, max(4, inFlight)))) - 1)
+}
+
+// IsAtomic reports whether the operation is an atomic one.
+func (t *RCTest) IsAtomic() bool { return strings.HasPrefix(t.Op, "atomic") }
+
+// IsLatency reports whether a message at a time goes to and fro.
+func (t *RCTest) IsLatency() bool { return strings.HasSuffix(t.Op, "_lat") }
+
+// verb returns the operation without what is measured of it.
+func (t *RCTest) verb() string { verb, _, _ := strings.Cut(t.Op, "_"); return verb }
+
+// oneSided reports whether the second end has nothing to post.
+func (t *RCTest) oneSided() bool { return t.verb() != "send" && t.Op != "write_lat" }
+
+// pulls reports whether data come back to the end that posts.
+func (t *RCTest) pulls() bool { return t.verb() == "read" || t.verb() == "atomic" }
+
+// fenced reports whether an end cannot know by itself when it may verify its
+// memory: see rcEnd.sendFences.
+func (t *RCTest) fenced() bool { return t.Verify && (t.Op == "write_bw" || t.IsAtomic()) }
+
+// atomicSize is what an atomic works on.
+const atomicSize = 8
+
+// The atomic operations, as perftest calls them.
+const (
+	fetchAndAdd    = "FETCH_AND_ADD"
+	compareAndSwap = "CMP_AND_SWAP"
+)
+
+// An rcLimit is a parameter by the name of its flag, and what it may be.
+type rcLimit struct {
+	name          string
+	value, lo, hi int
+}
+
+// Check says which parameter is wrong, by the name of its flag, and what its
+// limit is. Fill comes before it.
+func (t *RCTest) Check() error {
+	if !slices.Contains(RCOps, t.Op) {
+		return fmt.Errorf("operation %q: there is %s: %w", t.Op, strings.Join(RCOps, ", "), ErrRCParameter)
+	}
+	for _, l := range []rcLimit{
+		{"size", t.Size, 1, maxRCSize},
+		{"qp", t.QPs, 1, maxRCQPs},
+		{"tx-depth", t.SendDepth, 1, maxRCDepth},
+		{"rx-depth", t.RecvDepth, 1, maxRCDepth},
+		{"cq-mod", t.Moderation, 1, t.SendDepth},
+		{"inline", t.Inline, 0, 512},
+		{"outs", t.Outstanding, 1, 128},
+		{"post-list", t.List, 1, t.SendDepth},
+		{"timeout", t.Timeout, 0, 31},
+		{"retry", t.RetryCount, 0, 7},
+		{"gid-index", t.GIDIndex, 0, 0},
+		{"workers", t.Workers, 0, 1024},
+	} {
+		if l.value < l.lo || l.value > l.hi {
+			return fmt.Errorf("%s %d: %d to %d are possible: %w", l.name, l.value, l.lo, l.hi, ErrRCParameter)
+		}
+	}
+	return t.checkMore()
+}
+
+// checkMore checks what is not a range.
+func (t *RCTest) checkMore() error {
+	switch {
+	case t.MTU < 256 || t.MTU > 4096 || t.MTU&(t.MTU-1) != 0:
+		return fmt.Errorf("mtu %d: 256, 512, 1024, 2048 and 4096 are possible: %w", t.MTU, ErrRCParameter)
+	case t.Atomic != fetchAndAdd && t.Atomic != compareAndSwap:
+		return fmt.Errorf("atomic-type %q: %s and %s are possible: %w", t.Atomic, fetchAndAdd, compareAndSwap, ErrRCParameter)
+	case t.Both && (t.IsLatency() || t.pulls()):
+		return fmt.Errorf("bidirectional: %s does not go both ways: %w", t.Op, ErrRCParameter)
+	case t.IsLatency() && t.QPs != 1:
+		return fmt.Errorf("qp %d: latency is measured on one queue pair: %w", t.QPs, ErrRCParameter)
+	case !slices.Contains([]string{"inline", "tasklet", "workqueue"}, t.Executor):
+		return fmt.Errorf("executor %q: inline, tasklet and workqueue are possible: %w", t.Executor, ErrRCParameter)
+	case layoutOf(t).bytes > maxRCMemory:
+		return fmt.Errorf("size %d: %d queue pairs with %d messages each would take %d bytes, %d are possible: %w",
+			t.Size, t.QPs, t.SendDepth, layoutOf(t).bytes, int64(maxRCMemory), ErrRCParameter)
+	}
+	return t.checkFaults()
+}
+
+func (t *RCTest) checkFaults() error {
+	for _, p := range []struct {
+		name  string
+		value float64
+	}{{"loss", t.Faults.Loss}, {"dup", t.Faults.Dup}, {"reorder", t.Faults.Reorder}, {"corrupt", t.Faults.Corrupt}} {
+		if !(p.value >= 0 && p.value <= 0.9) {
+			return fmt.Errorf("%s %v: 0 to 0.9 are possible, as 0.01 for one packet in a hundred: %w", p.name, p.value, ErrRCParameter)
+		}
+	}
+	return nil
+}
+
+// An RCRun says how long a client measures and with what device.
+type RCRun struct {
+	Iterations int           // of each queue pair; 0: as many as fit into Duration
+	Duration   time.Duration // of the measurement, half of it with Go's copy
+	Device     RCDevice
+}
+
+// An RCResult is one row of a bandwidth measurement. Rates are medians over
+// slices, except for the peak.
+type RCResult struct {
+	Size        int     `json:"size"`
+	Iterations  int     `json:"iters"`         // messages, of all queue pairs
+	Seconds     float64 `json:"seconds"`       // that they took
+	Average     float64 `json:"bw_avg_gbps"`   // 1e9 bits a second
+	Peak        float64 `json:"bw_peak_gbps"`  // of the best slice
+	Rate        float64 `json:"msg_rate_mpps"` // millions of messages a second
+	Copy        float64 `json:"copy_gbps"`     // Go's copy of the same bytes on one goroutine
+	Ratio       float64 `json:"ratio"`         // the one to the other
+	Retransmits uint64  `json:"retransmits"`   // how often an end went back to what was not acknowledged
+	Lost        uint64  `json:"lost"`          // packets that did not arrive in good state
+	Checked     bool    `json:"checked"`       // contents were verified
+	Verified    uint64  `json:"verified"`      // messages whose every byte was compared
+	AllocsPerOp float64 `json:"allocs_per_op"` // of this process
+}
+
+// An RCLatency is one row of a latency measurement, in microseconds: half of a
+// round trip where messages go both ways, and all of it for READ and atomics.
+type RCLatency struct {
+	Size        int     `json:"size"`
+	Iterations  int     `json:"iters"`
+	Min         float64 `json:"min_us"`
+	Typical     float64 `json:"typical_us"` // the median
+	Average     float64 `json:"avg_us"`
+	P99         float64 `json:"p99_us"`
+	P999        float64 `json:"p999_us"`
+	Max         float64 `json:"max_us"`
+	Deviation   float64 `json:"stdev_us"`
+	Retransmits uint64  `json:"retransmits"`
+	Lost        uint64  `json:"lost"`
+	Checked     bool    `json:"checked"`
+	Verified    uint64  `json:"verified"`
+	AllocsPerOp float64 `json:"allocs_per_op"`
+}

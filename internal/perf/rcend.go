@@ -1,0 +1,206 @@
+package perf
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+
+	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/roce"
+	"github.com/gantry-rdma/gantry/verbs"
+)
+
+// An rcEnd is one end of a measurement: a client, which is number 0, or a
+// server. It belongs to one goroutine.
+type rcEnd struct {
+	test   RCTest
+	port   *rcPort
+	number uint64
+	layout rcLayout
+
+	sends    bool // it posts messages
+	receives bool // it posts receives
+	echoes   bool // it answers each message with one
+	target   bool // its memory is written, and it does not hear of it
+
+	pd       *verbs.PD
+	ch       *verbs.CompChannel // with events
+	scq, rcq *verbs.CQ
+	region   []byte // see rcLayout
+	mr       *verbs.MR
+	expect   []byte // the pattern of the other end
+	flows    []flow
+	far      rcHello // what the other end has said
+
+	ready  []int32 // flows that may post, oldest first from head on
+	head   int
+	wc     [64]verbs.WC
+	left   int  // messages that are to complete or to arrive
+	fences int  // the same of fences
+	each   bool // verify each message when it arrives
+
+	word     [atomicSize]byte
+	verified uint64 // messages whose every byte was compared
+	failed   error  // the first failure
+
+	undo []func() error
+}
+
+// An rcHello is what an end has to know about the other.
+type rcHello struct {
+	Addr netip.Addr `json:"addr"`
+	Base uint64     `json:"base"` // address of the memory
+	RKey uint32     `json:"rkey"`
+	QPs  []rcQP     `json:"qps"`
+}
+
+// An rcQP is a queue pair that wants to be connected.
+type rcQP struct {
+	Num uint32 `json:"qpn"`
+	PSN uint32 `json:"psn"` // of its first packet
+}
+
+// newEnd makes everything but the connections.
+func newEnd(t RCTest, p *rcPort, number uint64) (*rcEnd, error) {
+	e := &rcEnd{test: t, port: p, number: number, layout: layoutOf(&t)}
+	second := number == 1
+	e.echoes = second && t.IsLatency() && !t.oneSided()
+	e.sends = !second || t.Both || e.echoes
+	e.receives = !t.oneSided() && (second || t.Both || t.IsLatency())
+	e.target = (t.Op == "write_bw" || t.IsAtomic()) && (second || t.Both)
+	if err := e.allocate(); err != nil {
+		_ = e.close() // the first error says why
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *rcEnd) later(f func() error) { e.undo = append(e.undo, f) }
+
+func (e *rcEnd) close() (err error) {
+	for i := len(e.undo) - 1; i >= 0; i-- {
+		core.KeepFirst(&err, e.undo[i]())
+	}
+	e.undo = nil
+	return err
+}
+
+func (e *rcEnd) allocate() (err error) {
+	d, t := e.port.dev, &e.test
+	e.region = make([]byte, e.layout.bytes)
+	patternOf(e.region[:e.layout.first], t.Seed, e.number)
+	e.expect = make([]byte, e.layout.first)
+	patternOf(e.expect, t.Seed, 1-e.number)
+	e.pd = d.AllocPD()
+	e.later(e.pd.Dealloc)
+	access := verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+	if e.mr, err = e.pd.RegMR(e.region, access); err != nil {
+		return fmt.Errorf("register %d bytes: %w", len(e.region), err)
+	}
+	e.later(e.mr.Dereg)
+	if t.Events {
+		if e.ch, err = d.CreateCompChannel(); err != nil {
+			return err
+		}
+		e.later(e.ch.Close)
+	}
+	if e.scq, err = e.newCQ(t.SendDepth + 1); err != nil {
+		return err
+	}
+	if e.rcq, err = e.newCQ(t.RecvDepth + 1); err != nil {
+		return err
+	}
+	e.ready = make([]int32, 0, 2*t.QPs)
+	e.flows = make([]flow, t.QPs)
+	for i := range e.flows {
+		if err = e.newFlow(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newCQ makes a queue with room for all that every queue pair may have posted.
+func (e *rcEnd) newCQ(depth int) (*verbs.CQ, error) {
+	n := min(depth*e.test.QPs, e.port.dev.Attr().MaxCQE)
+	cq, err := e.port.dev.CreateCQ(n, e.ch, nil)
+	if err != nil {
+		return nil, fmt.Errorf("create a completion queue of %d: %w", n, err)
+	}
+	e.later(cq.Destroy)
+	return cq, nil
+}
+
+// newFlow makes a queue pair in state INIT and its work requests.
+func (e *rcEnd) newFlow(i int) (err error) {
+	t, f := &e.test, &e.flows[i]
+	f.psn = rand.Uint32N(1 << 24)
+	f.qp, err = e.pd.CreateQP(verbs.QPInit{
+		Type: verbs.RC, SendCQ: e.scq, RecvCQ: e.rcq,
+		Cap: verbs.QPCap{ // one more each for a fence
+			MaxSendWR: t.SendDepth + 1, MaxRecvWR: t.RecvDepth + 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: t.Inline,
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("create queue pair %d of %d: %w", i+1, t.QPs, err)
+	}
+	e.later(f.qp.Destroy)
+	return f.qp.Modify(verbs.QPAttr{
+		State: verbs.StateInit, Port: 1,
+		Access: verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic,
+	}, verbs.MaskInit)
+}
+
+// hello returns what the other end has to know.
+func (e *rcEnd) hello() rcHello {
+	h := rcHello{Addr: e.port.dev.Addr(), Base: e.mr.Addr(), RKey: e.mr.RKey()}
+	for i := range e.flows {
+		h.QPs = append(h.QPs, rcQP{e.flows[i].qp.Num(), e.flows[i].psn})
+	}
+	return h
+}
+
+// rnrTimer is what a peer waits that finds no receive: 10 us, the least.
+const rnrTimer = roce.RNRTimer(1)
+
+// connect takes all queue pairs to RTS and posts the receives.
+func (e *rcEnd) connect(far rcHello) error {
+	if len(far.QPs) != len(e.flows) {
+		return fmt.Errorf("the other end has %d queue pairs, want %d: %w", len(far.QPs), len(e.flows), ErrRCPeer)
+	}
+	e.far = far
+	mtu, _ := roce.MTUOf(e.test.MTU) // checked
+	most := e.port.dev.Port().ActiveMTU
+	if mtu > most {
+		return fmt.Errorf("mtu %d: the network of %v carries %d: %w",
+			e.test.MTU, e.port.dev.Addr(), most.Bytes(), ErrRCParameter)
+	}
+	for i := range e.flows {
+		if err := e.connectFlow(i, mtu); err != nil {
+			return fmt.Errorf("connect queue pair %d to %v: %w", i, far.Addr, err)
+		}
+	}
+	return nil
+}
+
+func (e *rcEnd) connectFlow(i int, mtu roce.MTU) error {
+	t, f, far := &e.test, &e.flows[i], e.far.QPs[i]
+	err := f.qp.Modify(verbs.QPAttr{
+		State: verbs.StateRTR, AV: verbs.AVTo(e.far.Addr), PathMTU: mtu, DestQPN: far.Num, RQPSN: roce.PSN(far.PSN),
+		MaxDestRdAtomic: uint8(t.Outstanding), MinRNRTimer: rnrTimer,
+	}, verbs.MaskRTR)
+	if err != nil {
+		return err
+	}
+	e.prepare(i)
+	if e.receives {
+		e.postReceives(i, t.RecvDepth)
+		if e.failed != nil {
+			return e.failed
+		}
+	}
+	return f.qp.Modify(verbs.QPAttr{
+		State: verbs.StateRTS, Timeout: uint8(t.Timeout), RetryCnt: uint8(t.RetryCount), RNRRetry: 7,
+		SQPSN: roce.PSN(f.psn), MaxQPRdAtomic: uint8(t.Outstanding),
+	}, verbs.MaskRTS)
+}

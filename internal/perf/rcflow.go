@@ -1,0 +1,189 @@
+package perf
+
+import (
+	"github.com/gantry-rdma/gantry/verbs"
+)
+
+// A flow is one queue pair of an end with its messages, which are numbered from
+// 0 for as long as it lives.
+type flow struct {
+	qp  *verbs.QP
+	psn uint32
+
+	wrs []verbs.SendWR // of one post, ready but for what depends on the message
+	sge []verbs.SGE    // of wrs
+	rwr []verbs.RecvWR // one for each slot
+
+	goal, posted, done uint64 // messages: that are to be posted, are, have completed
+	recvs, got         uint64 // receives: that are posted, have completed
+	arrived, since     uint64 // messages that have to be in the slots, and of them those of earlier slices
+	queued             bool   // it is in the list of those that are ready
+}
+
+// A work request's ID is the number of its message, under that of its flow.
+const (
+	flowShift = 48
+	fenceBit  = 1 << 47
+	numberOf  = fenceBit - 1
+)
+
+// prepare fills in all that does not depend on the number of a message.
+func (e *rcEnd) prepare(i int) {
+	f, t := &e.flows[i], &e.test
+	f.wrs = make([]verbs.SendWR, t.List)
+	f.sge = make([]verbs.SGE, t.List)
+	for k := range f.wrs {
+		f.sge[k] = verbs.SGE{Len: uint32(t.Size), LKey: e.mr.LKey()}
+		f.wrs[k] = verbs.SendWR{
+			Opcode: e.opcode(), SG: f.sge[k : k+1], RKey: e.far.RKey,
+			RemoteAddr: e.far.Base + uint64(e.layout.word(i)), Add: 1,
+		}
+		if e.inlined() {
+			f.wrs[k].SG = nil
+		}
+	}
+	f.rwr = make([]verbs.RecvWR, e.layout.slots)
+	sge := make([]verbs.SGE, e.layout.slots)
+	for m := range f.rwr {
+		sge[m] = e.mr.SGE(e.layout.slot(i, uint64(m)), t.Size)
+		f.rwr[m].SG = sge[m : m+1]
+	}
+}
+
+// inlined reports whether messages are copied when they are posted.
+func (e *rcEnd) inlined() bool { return e.test.Size <= e.test.Inline && !e.test.pulls() }
+
+func (e *rcEnd) opcode() verbs.Opcode {
+	switch t := &e.test; t.verb() {
+	case "send":
+		return verbs.WRSend
+	case "read":
+		return verbs.WRRDMARead
+	case "atomic":
+		if t.Atomic == compareAndSwap {
+			return verbs.WRAtomicCmpAndSwp
+		}
+		return verbs.WRAtomicFetchAndAdd
+	}
+	if e.test.IsLatency() {
+		return verbs.WRRDMAWriteWithImm // memory that changes by itself is nothing that Go may look at
+	}
+	return verbs.WRRDMAWrite
+}
+
+// build makes a work request of message m of flow i.
+func (e *rcEnd) build(i int, f *flow, k int, m uint64) {
+	w, from, slot := &f.wrs[k], e.layout.start(m), e.layout.slot(i, m)
+	w.ID = uint64(i)<<flowShift | m
+	w.Flags = 0
+	if (m+1)%uint64(e.test.Moderation) == 0 || m+1 == f.goal {
+		w.Flags = verbs.Signaled
+	}
+	switch w.Opcode {
+	case verbs.WRRDMARead:
+		f.sge[k].Addr = e.mr.Addr() + uint64(slot)
+		w.RemoteAddr = e.far.Base + uint64(from)
+		return
+	case verbs.WRAtomicCmpAndSwp, verbs.WRAtomicFetchAndAdd:
+		f.sge[k].Addr = e.mr.Addr() + uint64(slot)
+		w.Compare, w.Swap = m, m+1
+		return
+	case verbs.WRRDMAWrite, verbs.WRRDMAWriteWithImm:
+		w.RemoteAddr = e.far.Base + uint64(slot)
+	}
+	if e.inlined() {
+		w.Flags |= verbs.Inline
+		w.Data = e.region[from : from+e.test.Size]
+	} else {
+		f.sge[k].Addr = e.mr.Addr() + uint64(from)
+	}
+}
+
+// offer puts a flow among those that may post.
+func (e *rcEnd) offer(i int) {
+	f := &e.flows[i]
+	if f.queued || f.posted == f.goal {
+		return
+	}
+	f.queued = true
+	if len(e.ready) == cap(e.ready) {
+		n := copy(e.ready, e.ready[e.head:])
+		e.ready, e.head = e.ready[:n], 0
+	}
+	e.ready = append(e.ready, int32(i))
+}
+
+// post lets every flow that is ready post all that it has room for.
+func (e *rcEnd) post() (did bool) {
+	for n := len(e.ready) - e.head; n > 0 && e.failed == nil; n-- {
+		i := int(e.ready[e.head])
+		e.head++
+		e.flows[i].queued = false
+		did = e.fill(i) || did
+	}
+	if e.head == len(e.ready) {
+		e.ready, e.head = e.ready[:0], 0
+	}
+	return did
+}
+
+// fill posts lists of messages. A list waits until there is room for all of it.
+func (e *rcEnd) fill(i int) (did bool) {
+	f := &e.flows[i]
+	for {
+		want := min(uint64(e.test.List), f.goal-f.posted)
+		if want == 0 || uint64(e.test.SendDepth)-(f.posted-f.done) < want {
+			return did
+		}
+		for k := range int(want) {
+			e.build(i, f, k, f.posted+uint64(k))
+		}
+		if _, err := f.qp.PostSend(f.wrs[:want]...); err != nil {
+			e.refused(i, "post", err)
+			return did
+		}
+		f.posted += want
+		did = true
+	}
+}
+
+// postReceives posts n more receives.
+func (e *rcEnd) postReceives(i, n int) {
+	f := &e.flows[i]
+	for n > 0 {
+		at := int(f.recvs & uint64(e.layout.slots-1))
+		run := min(n, e.layout.slots-at)
+		for k := range run {
+			f.rwr[at+k].ID = uint64(i)<<flowShift | (f.recvs + uint64(k))
+		}
+		if _, err := f.qp.PostRecv(f.rwr[at : at+run]...); err != nil {
+			e.refused(i, "post receives", err)
+			return
+		}
+		f.recvs += uint64(run)
+		n -= run
+	}
+}
+
+// A fence is an empty SEND behind the messages of a flow. When it has arrived,
+// so have they, and the other end may look at its memory.
+
+// expectFences posts a receive for one fence of each flow.
+func (e *rcEnd) expectFences() {
+	for i := range e.flows {
+		if _, err := e.flows[i].qp.PostRecv(verbs.RecvWR{ID: uint64(i)<<flowShift | fenceBit}); err != nil {
+			e.refused(i, "post receives", err)
+		}
+		e.fences++
+	}
+}
+
+func (e *rcEnd) sendFences() {
+	for i := range e.flows {
+		w := verbs.SendWR{ID: uint64(i)<<flowShift | fenceBit, Opcode: verbs.WRSend, Flags: verbs.Signaled}
+		if _, err := e.flows[i].qp.PostSend(w); err != nil {
+			e.refused(i, "post", err)
+		}
+		e.fences++
+	}
+}

@@ -1,0 +1,185 @@
+package perf
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/gantry-rdma/gantry/core"
+)
+
+// An rcPeer is the other end of a measurement, as the client sees it.
+type rcPeer interface {
+	begin(n int, each bool) error
+	// step does some of its work, if that is done in this process, and reports
+	// whether there was any.
+	step() (did bool)
+	// fault returns why it cannot go on.
+	fault() error
+	// moved reports whether all its messages of a slice are done, if that is
+	// known; complete also whether the fences behind them are.
+	moved() bool
+	complete() bool
+	// expectFences prepares for them.
+	expectFences()
+	// wait blocks until something arrives at it, if that is in this process.
+	wait(ctx context.Context) error
+	// verify compares its memory with what has been sent.
+	verify() error
+	// report returns how many messages it has verified, and its counters.
+	report() (verified uint64, t traffic, err error)
+}
+
+// An rcLocal is an end in the same process.
+type rcLocal struct{ e *rcEnd }
+
+func (l rcLocal) begin(n int, each bool) error   { l.e.begin(n, each); return l.e.failed }
+func (l rcLocal) fault() error                   { return l.e.failed }
+func (l rcLocal) moved() bool                    { return l.e.moved() }
+func (l rcLocal) complete() bool                 { return l.e.complete() }
+func (l rcLocal) expectFences()                  { l.e.expectFences() }
+func (l rcLocal) wait(ctx context.Context) error { return l.e.wait(ctx) }
+func (l rcLocal) verify() error                  { return l.e.verify() }
+
+// step is for ends that have completions to take. What else there is to do is
+// done by the device, which the client drives too.
+func (l rcLocal) step() bool {
+	if l.e.complete() {
+		return false
+	}
+	return l.e.step()
+}
+
+func (l rcLocal) report() (uint64, traffic, error) {
+	return l.e.verified, l.e.port.traffic(), nil
+}
+
+// An rcRun is a client with its peer while they measure.
+type rcRun struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	a      *rcEnd
+	b      rcPeer
+
+	slots  []byte                  // memory in which messages arrive, or that is like it
+	turns  int                     // timed slices so far
+	trips  *hdrhistogram.Histogram // round trips, of a latency
+	failed error
+}
+
+func newRun(ctx context.Context, a *rcEnd, b rcPeer) *rcRun {
+	r := &rcRun{a: a, b: b, slots: a.region}
+	if near, ok := b.(rcLocal); ok && !a.test.pulls() {
+		r.slots = near.e.region
+	}
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	return r
+}
+
+// fail ends the measurement.
+func (r *rcRun) fail(err error) {
+	core.KeepFirst(&r.failed, err)
+	if err != nil {
+		r.cancel(err)
+	}
+}
+
+// untilFailed is what a slice takes that did not take place: long enough for
+// nobody to try a longer one.
+const untilFailed = time.Second
+
+// slice moves at least n messages, in all, and verifies the last of them, or
+// each. It returns how many there were.
+func (r *rcRun) slice(n int, each bool) (did int, took time.Duration) {
+	flows := len(r.a.flows)
+	per := max(1, (n+flows-1)/flows)
+	if r.failed != nil {
+		return n, untilFailed
+	}
+	if each && r.a.test.Op == "write_bw" { // nobody is told of each, so none is overwritten
+		per = min(per, r.a.layout.slots)
+	}
+	if err := r.b.begin(per, each); err != nil {
+		r.fail(err)
+		return n, untilFailed
+	}
+	r.a.begin(per, each)
+	start := time.Now()
+	if r.a.test.IsLatency() {
+		r.alternate(per)
+	} else {
+		r.fail(r.drive(r.moved))
+	}
+	took = time.Since(start)
+	r.finish()
+	did = per * flows
+	if r.a.test.Both {
+		did *= 2
+	}
+	return did, took
+}
+
+// moved reports whether the messages of a slice are done.
+func (r *rcRun) moved() bool { return r.a.moved() && r.b.moved() }
+
+// finish brings both ends to rest and verifies what they have.
+func (r *rcRun) finish() {
+	if r.failed != nil {
+		return
+	}
+	if r.a.test.fenced() {
+		r.b.expectFences()
+		r.a.sendFences()
+	}
+	r.fail(r.drive(func() bool { return r.a.complete() && r.b.complete() }))
+	if r.failed == nil {
+		r.fail(r.a.verify())
+	}
+	if r.failed == nil {
+		r.fail(r.b.verify())
+	}
+}
+
+// looks is how many idle steps pass between two looks at the context.
+const looks = 1 << 10
+
+// drive lets both ends work until done reports true.
+func (r *rcRun) drive(done func() bool) error {
+	for idle := 0; !done(); {
+		did := r.a.step()
+		did = r.b.step() || did
+		if r.a.failed != nil {
+			return r.a.failed
+		}
+		if did {
+			idle = 0
+			continue
+		}
+		if err := r.b.fault(); err != nil {
+			return err
+		}
+		if idle++; idle%looks == 0 && r.ctx.Err() != nil {
+			return context.Cause(r.ctx)
+		}
+		if err := r.rest(); err != nil {
+			return err
+		}
+	}
+	return r.b.fault()
+}
+
+// rest is what the client does when there is nothing for it to do.
+func (r *rcRun) rest() error {
+	switch {
+	case r.a.test.Events && !r.a.complete():
+		return r.a.wait(r.ctx)
+	case r.a.test.Events && !r.b.complete():
+		return r.b.wait(r.ctx)
+	case r.a.port.helps && r.a.port.dev.Drive(0):
+	default:
+		runtime.Gosched()
+	}
+	return nil
+}

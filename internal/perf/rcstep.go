@@ -1,0 +1,170 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/verbs"
+)
+
+// ErrRCPeer is wrapped by errors about what the other end says or does.
+var ErrRCPeer = errors.New("the other end cannot be measured with")
+
+// begin adds n messages to each flow. With each set, every message is verified
+// when it arrives, where this end is told that it has.
+func (e *rcEnd) begin(n int, each bool) {
+	e.each = each
+	alternates := e.test.IsLatency() // whoever drives it sends one at a time
+	for i := range e.flows {
+		f := &e.flows[i]
+		if e.sends && !alternates {
+			f.goal += uint64(n)
+			e.left += n
+			e.offer(i)
+		}
+		if e.receives {
+			e.left += n
+		}
+		f.since = f.arrived
+		if e.target {
+			f.arrived += uint64(n)
+		}
+	}
+}
+
+// sendOne adds one message to a flow.
+func (e *rcEnd) sendOne(i int) {
+	e.flows[i].goal++
+	e.left++
+	e.offer(i)
+}
+
+// moved reports whether all messages are done, complete also whether the
+// fences behind them are.
+func (e *rcEnd) moved() bool { return e.left == 0 }
+func (e *rcEnd) complete() bool { return e.left == 0 && e.fences == 0 }
+
+// step posts what can be posted, and takes completions. It reports whether it
+// did anything. What fails is in e.failed.
+func (e *rcEnd) step() (did bool) {
+	did = e.post()
+	if e.sends {
+		n := e.scq.Poll(e.wc[:])
+		for i := range e.wc[:n] {
+			e.sent(&e.wc[i])
+		}
+		did = did || n > 0
+	}
+	if e.receives || e.target && e.fences > 0 {
+		n := e.rcq.Poll(e.wc[:])
+		for i := range e.wc[:n] {
+			e.received(&e.wc[i])
+		}
+		did = did || n > 0
+	}
+	return did
+}
+
+// sent takes the completion of a message and of those before it that had none.
+func (e *rcEnd) sent(w *verbs.WC) {
+	i, m := int(w.ID>>flowShift), w.ID&numberOf
+	if w.Status != verbs.WCSuccess {
+		e.broken(i, w)
+		return
+	}
+	if w.ID&fenceBit != 0 {
+		e.fences--
+		return
+	}
+	f := &e.flows[i]
+	if e.each && e.test.pulls() {
+		e.verifyFlow(i, f.done, m+1)
+	}
+	e.left -= int(m + 1 - f.done)
+	f.done = m + 1
+	if e.test.pulls() {
+		f.arrived = f.done
+	}
+	e.offer(i)
+}
+
+// received takes the completion of a receive, and posts new ones now and then.
+func (e *rcEnd) received(w *verbs.WC) {
+	i, m := int(w.ID>>flowShift), w.ID&numberOf
+	if w.Status != verbs.WCSuccess {
+		e.broken(i, w)
+		return
+	}
+	if w.ID&fenceBit != 0 {
+		e.fences--
+		return
+	}
+	f := &e.flows[i]
+	if m != f.got || int(w.ByteLen) != e.test.Size {
+		core.KeepFirst(&e.failed, fmt.Errorf("queue pair %d: receive %d got %d bytes, want receive %d with %d",
+			i, m, w.ByteLen, f.got, e.test.Size))
+		return
+	}
+	f.got++
+	f.arrived = f.got
+	e.left--
+	if e.each {
+		e.verifyFlow(i, m, m+1)
+	}
+	if batch := max(1, e.test.RecvDepth/8); f.recvs-f.got <= uint64(e.test.RecvDepth-batch) {
+		e.postReceives(i, batch)
+	}
+	if e.echoes {
+		e.sendOne(i)
+	}
+}
+
+// refused notes that a call on a queue pair failed.
+func (e *rcEnd) refused(i int, what string, err error) {
+	core.KeepFirst(&e.failed, fmt.Errorf("%s on queue pair %d: %w", what, i, err))
+}
+
+// broken notes a completion with an error. Those that follow it were flushed.
+func (e *rcEnd) broken(i int, w *verbs.WC) {
+	core.KeepFirst(&e.failed, &BrokenConnection{
+		Peer: e.far.Addr.String(), QP: i, Message: w.ID & numberOf, Status: w.Status,
+	})
+}
+
+// A BrokenConnection error says that a queue pair went to the error state.
+type BrokenConnection struct {
+	Peer    string // address of the other end
+	QP      int    // number of the queue pair, from 0
+	Message uint64 // the first that failed
+	Status  verbs.WCStatus
+}
+
+// Error implements error.
+func (b *BrokenConnection) Error() string {
+	what := "the connection to " + b.Peer + " broke"
+	if b.Status == verbs.WCRetryExc {
+		what = b.Peer + " does not answer any more"
+	}
+	return fmt.Sprintf("%s: message %d on queue pair %d ended with %v: %s",
+		what, b.Message, b.QP, b.Status, b.Status.Description())
+}
+
+// wait blocks until there is a completion. It arms first, and looks once more.
+func (e *rcEnd) wait(ctx context.Context) error {
+	e.scq.Arm(false)
+	e.rcq.Arm(false)
+	if e.step() || e.complete() || e.failed != nil {
+		return nil
+	}
+	cq, err := e.ch.Get(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	cq.Ack(1)
+	return nil
+}
