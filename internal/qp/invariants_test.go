@@ -8,7 +8,7 @@ func (h *host) sound(t fataler) {
 		ok   bool
 		what string
 	}{
-		{s.una <= s.at.seq, "the cursor is before the oldest outstanding packet"},
+		{s.una <= s.at.seq || s.state == Failed, "the cursor is before the oldest outstanding packet"},
 		{s.at.seq <= s.high || s.state == Failed, "the cursor is behind the newest packet"},
 		{s.acked-s.head <= s.q.depth, "more is acknowledged than was posted"},
 		{s.tail-s.head <= s.q.depth, "more is queued than fits"},

@@ -48,6 +48,7 @@ type host struct {
 	fatal    []Status
 	counts   [Counters]int
 	atomics  int
+	answered []roce.PSN // what inOrder saw
 	killed   []uint32
 	onSend   func(*CQE)
 	onRecv   func(*CQE)
