@@ -20,7 +20,7 @@ type Channel struct {
 	d     *Device
 	users atomic.Int32 // completion queues
 
-	asleep atomic.Bool   // the device is to rouse the channel when it has work
+	asleep atomic.Bool   // whoever has work for the circle is to rouse the channel
 	wake   chan struct{} // holds one token
 
 	mu     sync.Mutex
@@ -35,14 +35,14 @@ type Channel struct {
 // NewChannel returns a channel. Close gives it up.
 func (d *Device) NewChannel() (*Channel, error) {
 	c := &Channel{d: d, wake: make(chan struct{}, 1)}
-	if d.inline != nil && d.linkFD >= 0 {
+	if d.circle != nil && d.circle.hasSocket() {
 		if _, err := c.FD(); err != nil {
 			return nil, err
 		}
 	}
-	d.sleep.mu.Lock()
-	d.sleep.channels = append(d.sleep.channels, c)
-	d.sleep.mu.Unlock()
+	if d.circle != nil {
+		d.circle.admit(c)
+	}
 	return c, nil
 }
 
@@ -60,13 +60,14 @@ func (c *Channel) FD() (int, error) {
 		if err != nil {
 			return -1, fmt.Errorf("descriptor of a completion channel: %w", err)
 		}
-		if c.d.inline != nil && c.d.linkFD >= 0 {
-			if err := s.Add(c.d.linkFD); err != nil {
+		if c.d.circle != nil {
+			if err := c.d.circle.watch(s); err != nil {
 				return -1, errors.Join(err, s.Close())
 			}
+			s.Signal()
 		}
 		c.set = s
-		if c.first != nil || c.d.inline != nil {
+		if c.first != nil {
 			s.Signal()
 		}
 	}
@@ -175,7 +176,7 @@ func (c *Channel) TryGet() (*CQ, error) {
 // after it.
 func (c *Channel) fallAsleep() {
 	if !c.asleep.Swap(true) {
-		c.d.sleep.count.Add(1)
+		c.d.circle.sleepers.Add(1)
 	}
 }
 
@@ -186,8 +187,8 @@ func (c *Channel) setTimer() error {
 	if c.set == nil || c.closed {
 		return nil
 	}
-	if at := c.d.timers.next.Load(); at != 0 {
-		return c.set.SetTimer(time.Duration(at - int64(c.d.clock())))
+	if at := c.d.circle.deadline(); at != 0 {
+		return c.set.SetTimer(time.Duration(at - instant()))
 	}
 	return c.set.StopTimer()
 }
@@ -208,14 +209,16 @@ func (c *Channel) Get(ctx context.Context) (*CQ, error) {
 
 // wait blocks until there may be something to look at.
 func (c *Channel) wait(ctx context.Context) error {
-	if c.d.inline != nil && c.d.linkFD >= 0 {
-		return c.waitSet(ctx)
-	}
 	var due <-chan time.Time
-	if at := c.d.timers.next.Load(); at != 0 && c.d.inline != nil {
-		t := time.NewTimer(time.Duration(at - int64(c.d.clock())))
-		defer t.Stop()
-		due = t.C
+	if c.d.circle != nil {
+		if c.d.circle.hasSocket() {
+			return c.waitSet(ctx)
+		}
+		if at := c.d.circle.deadline(); at != 0 {
+			t := time.NewTimer(time.Duration(at - instant()))
+			defer t.Stop()
+			due = t.C
+		}
 	}
 	select {
 	case <-c.wake:
@@ -247,19 +250,9 @@ func (c *Channel) Close() error {
 	if n := c.users.Load(); n != 0 {
 		return fmt.Errorf("completion channel of %d completion queues: %w", n, ErrBusy)
 	}
-	d := c.d
-	d.sleep.mu.Lock()
-	for i, o := range d.sleep.channels {
-		if o == c {
-			d.sleep.channels = append(d.sleep.channels[:i], d.sleep.channels[i+1:]...)
-			break
-		}
+	if c.d.circle != nil {
+		c.d.circle.dismiss(c)
 	}
-	if c.asleep.Swap(false) {
-		d.sleep.count.Add(-1)
-	}
-	d.sleep.mu.Unlock()
-
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -280,28 +273,3 @@ func (c *Channel) Close() error {
 
 // Ack acknowledges n events that Get returned for q.
 func (q *CQ) Ack(n int) { q.unacked.Add(int64(-n)) }
-
-// sleepers are the channels that a device rouses when it has work and is
-// driven by polling.
-type sleepers struct {
-	count    atomic.Int32 // of those asleep
-	mu       sync.Mutex
-	channels []*Channel
-}
-
-// alarm rouses whoever sleeps. Call it after the work was made visible.
-func (d *Device) alarm() {
-	if d.sleep.count.Load() == 0 {
-		return
-	}
-	d.sleep.mu.Lock()
-	defer d.sleep.mu.Unlock()
-	for _, c := range d.sleep.channels {
-		if c.asleep.Swap(false) {
-			d.sleep.count.Add(-1)
-			c.mu.Lock()
-			c.signal()
-			c.mu.Unlock()
-		}
-	}
-}

@@ -159,20 +159,22 @@ func (c *CQ) DriveFor() bool {
 	if x == nil {
 		return false
 	}
-	if c.d.circle != nil {
-		c.d.circle.look()
+	if c.d.circle != nil && c.d.circle.x == x {
+		return c.d.circle.drive(rounds, 0, c.hasEntry)
 	}
 	did := false
 	for range rounds {
 		if !x.Drive(0) {
 			break
 		}
-		if did = true; c.ready.Load() > 0 {
+		if did = true; c.hasEntry() {
 			break
 		}
 	}
 	return did
 }
+
+func (c *CQ) hasEntry() bool { return c.ready.Load() > 0 }
 
 // serve makes polls drive the executor of a queue pair, if they should. That is
 // one executor: queue pairs on several inline ones need several queues.

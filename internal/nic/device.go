@@ -61,7 +61,6 @@ type Device struct {
 	rx     receiver
 	events events
 	tally  tally
-	sleep  sleepers
 
 	pds, cqs, active atomic.Int32
 
@@ -118,8 +117,8 @@ func (d *Device) start() {
 	if d.linkFD < 0 {
 		d.link.OnReady(func() {
 			d.rx.item.WakePublished()
-			if d.inline != nil {
-				d.alarm()
+			if d.circle != nil {
+				d.circle.alarm()
 			}
 		})
 	} else if d.inline == nil {
@@ -143,16 +142,12 @@ func (d *Device) MTU() int { return d.link.MTU() }
 // Executor returns what runs the device.
 func (d *Device) Executor() work.Executor { return d.exec }
 
-// clock returns the time.
-func (d *Device) clock() qp.Instant { return instant() }
-
 // Drive does some of the device's work on the caller, where it is driven by
 // polling or by a work queue that lets callers help. It reports whether there
 // was any.
 func (d *Device) Drive(budget int) bool {
 	if d.inline != nil {
-		d.circle.look()
-		return d.inline.Drive(budget)
+		return d.circle.drive(1, budget, nil)
 	}
 	if x, ok := d.exec.(*work.Workqueue); ok {
 		return x.Drive(budget)
@@ -162,12 +157,7 @@ func (d *Device) Drive(budget int) bool {
 
 // driveIdle drives the device until it has nothing to do, or for a while.
 func (d *Device) driveIdle() {
-	d.circle.look()
-	for range 64 {
-		if !d.inline.Drive(0) {
-			return
-		}
-	}
+	d.circle.drive(64, 0, nil)
 }
 
 // patience is how long a call waits for packets to come back from peers.

@@ -75,7 +75,7 @@ func (h *half) init(q *QP, x work.Executor, run work.Run) {
 func (h *half) wake() {
 	h.item.Wake()
 	if h.polled {
-		h.d.alarm()
+		h.d.circle.alarm()
 	}
 }
 
@@ -83,7 +83,7 @@ func (h *half) wake() {
 func (h *half) wakePublished() {
 	h.item.WakePublished()
 	if h.polled {
-		h.d.alarm()
+		h.d.circle.alarm()
 	}
 }
 

@@ -63,8 +63,15 @@ func (q *QP) halt() {
 func (q *QP) resume() {
 	for _, h := range [...]*half{&q.send.half, &q.recv.half} {
 		h.commands.Store(0)
-		h.item.Enable()
+		h.enable()
 	}
+}
+
+// enable lets a half run again. It is woken: packets that came meanwhile woke
+// nobody, and their senders wait to have them back.
+func (h *half) enable() {
+	h.item.Enable()
+	h.wake()
 }
 
 // quiet reports whether no frame of the queue pair is out.
@@ -90,7 +97,7 @@ func (q *QP) ToRTR(c qp.ResponderConfig, peer frame.Addr) {
 		q.remembered = n
 	}
 	q.recv.m.Start(c)
-	q.recv.item.Enable()
+	q.recv.enable()
 	q.state.Store(uint32(RTR))
 	peer.Port = roce.Port
 	q.view.Store(&view{requests: true, pkey: Partition, peer: peer, local: q.d.link.Local()})
@@ -102,7 +109,7 @@ func (q *QP) ToRTS(c qp.SenderConfig) {
 	q.send.item.Disable()
 	q.send.discard()
 	q.send.m.Start(c)
-	q.send.item.Enable()
+	q.send.enable()
 	v := *q.view.Load()
 	v.responses = true
 	q.goOn(RTR, RTS, &v)
@@ -155,8 +162,7 @@ func (q *QP) SetMinRNRTimer(t roce.RNRTimer) {
 func (q *QP) change(f func(*qp.Responder)) {
 	q.recv.item.Disable()
 	f(&q.recv.m)
-	q.recv.item.Enable()
-	q.recv.wake()
+	q.recv.enable()
 }
 
 // Destroy ends the queue pair. When it returns, none of its packets refers to
