@@ -26,8 +26,7 @@ func FuzzMachines(f *testing.F) {
 			MaxWindow: 8, Probe: 1000})
 		h.r.Start(ResponderConfig{MTU: roce.MTU256, PSN: 0xfffffe, MaxDestRdAtomic: 2,
 			Access: RemoteRead | RemoteWrite | RemoteAtomic})
-		now := Instant(1)
-		for posts := 0; len(in) > 0; {
+		for now := Instant(1); len(in) > 0; {
 			next := func() byte {
 				if len(in) == 0 {
 					return 0
@@ -36,42 +35,7 @@ func FuzzMachines(f *testing.F) {
 				in = in[1:]
 				return b
 			}
-			switch next() % 8 {
-			case 0:
-				h.post(func(w *WQE) {
-					w.ID, w.Op, w.RKey, w.RemoteAddr = uint64(posts), Op(next()%(uint8(opCount)+1)), 1, addr(1, 8)
-					w.Flags = Flags(next())
-					if w.Flags&Inline != 0 {
-						w.Data = append(w.Data, in[:min(len(in), 300)]...)
-						return
-					}
-					w.SG = append(w.SG, SGE{addr(1, int(next())), uint32(next()) * 9, 1}, SGE{addr(1, 0), uint32(next()), 1})
-				})
-				posts++
-			case 1:
-				now += Instant(next()) << (next() % 16)
-				h.s.Step(now, int(next()%8))
-				h.r.Step(now, int(next()%8))
-			case 2:
-				h.receive(1, SGE{addr(1, int(next())), uint32(next()) * 5, 1})
-			case 3:
-				for _, f := range h.takeOut() {
-					f.Back()
-				}
-			case 4:
-				if next() < 16 {
-					h.s.Drain()
-				} else if next() < 16 {
-					h.s.Resume()
-				}
-			default:
-				x := drawFrame(next)
-				if isRequest(x) && next()%8 != 0 {
-					h.r.Receive(x, now)
-				} else {
-					h.s.Receive(x, now)
-				}
-			}
+			now += h.act(next, now)
 			h.spread()
 			h.sound(t)
 		}
@@ -79,6 +43,46 @@ func FuzzMachines(f *testing.F) {
 			t.Fatalf("made %d frames", h.made)
 		}
 	})
+}
+
+// act does what the next bytes say, and returns how much time passes.
+func (h *host) act(next func() byte, now Instant) (passed Instant) {
+	switch next() % 8 {
+	case 0:
+		h.post(func(w *WQE) {
+			w.Op, w.RKey, w.RemoteAddr = Op(next()%(uint8(opCount)+1)), 1, addr(1, 8)
+			w.Flags = Flags(next())
+			if w.Flags&Inline != 0 {
+				w.Data = w.Data[:int(next())]
+				return
+			}
+			w.SG = append(w.SG, SGE{addr(1, int(next())), uint32(next()) * 9, 1}, SGE{addr(1, 0), uint32(next()), 1})
+		})
+	case 1:
+		passed = Instant(next()) << (next() % 16)
+		h.s.Step(now+passed, int(next()%8))
+		h.r.Step(now+passed, int(next()%8))
+	case 2:
+		h.receive(1, SGE{addr(1, int(next())), uint32(next()) * 5, 1})
+	case 3:
+		for _, f := range h.takeOut() {
+			f.Back()
+		}
+	case 4:
+		if next() < 16 {
+			h.s.Drain()
+		} else if next() < 16 {
+			h.s.Resume()
+		}
+	default:
+		x := drawFrame(next)
+		if isRequest(x) && next()%8 != 0 {
+			h.r.Receive(x, now)
+		} else {
+			h.s.Receive(x, now)
+		}
+	}
+	return passed
 }
 
 // drawFrame makes a frame of bytes: mostly near to what is expected, so that

@@ -235,3 +235,55 @@ func drawRequest(rt *rapid.T, p *pair, i int, local, remote []byte, receives *in
 	})
 	return q
 }
+
+// TestABrokenConnectionEndsInOrder: the network dies at some packet for good.
+// Some first requests are done; one fails and says why; all the rest is
+// flushed, each once, in order, silent ones as well.
+func TestABrokenConnectionEndsInOrder(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		p := newPair(rt, roce.MTU256, roce.NewPSN(-uint32(rapid.IntRange(0, 12).Draw(rt, "psn"))), 2,
+			rapid.IntRange(1, 20).Draw(rt, "window"))
+		p.a.s.cfg.EndlessRetry = false
+		p.a.s.cfg.RetryCount = uint8(rapid.IntRange(0, 3).Draw(rt, "retry"))
+		p.a.s.retry.refill(&p.a.s.cfg)
+		life := rapid.IntRange(0, 40).Draw(rt, "life")
+		p.fate = func() int {
+			if life--; life < 0 {
+				return isLost
+			}
+			return passes
+		}
+		local, remote, receives := bytes.Clone(p.a.regions[0].mem), bytes.Clone(p.b.regions[0].mem), 0
+		n := rapid.IntRange(1, 12).Draw(rt, "requests")
+		var loud []bool
+		for i := range n {
+			loud = append(loud, drawRequest(rt, p, i, local, remote, &receives).loud)
+		}
+		p.run(rt)
+		id, failed := 0, false
+		for _, e := range p.a.sent {
+			for !failed && id < n && !loud[id] && uint64(id) != e.ID {
+				id++
+			}
+			want := StatusSuccess
+			switch {
+			case failed:
+				want = StatusFlushed
+			case e.Status != StatusSuccess:
+				want, failed = StatusRetryExceeded, true
+			}
+			if e.ID != uint64(id) || e.Status != want {
+				rt.Fatalf("got completion %d %v, want %d %v", e.ID, e.Status, id, want)
+			}
+			id++
+		}
+		for ; id < n; id++ {
+			if loud[id] || failed {
+				rt.Fatalf("request %d never completed", id)
+			}
+		}
+		if p.a.q.Len() != 0 {
+			rt.Fatalf("%d requests are left", p.a.q.Len())
+		}
+	})
+}
