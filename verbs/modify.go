@@ -1,6 +1,8 @@
 package verbs
 
 import (
+	"fmt"
+
 	"github.com/gantry-rdma/gantry/internal/frame"
 	"github.com/gantry-rdma/gantry/internal/qp"
 )
@@ -29,12 +31,19 @@ func (q *QP) Modify(a QPAttr, mask AttrMask) error {
 	if draining && to != StateErr && to != StateReset {
 		return invalid("modify to %v while draining", to)
 	}
+	if from == StateSQD && mask&fixed != 0 {
+		return fmt.Errorf("modify attributes %#x in SQD: %w", uint32(mask&fixed), EOPNOTSUPP)
+	}
 	if err := q.check(&a, mask); err != nil {
 		return err
 	}
 	q.keep(&a, mask)
 	return q.move(from, to, mask)
 }
+
+// fixed are the attributes of a connection that verbs can change in SQD, and
+// this device cannot: go through RESET.
+const fixed = AttrAV | AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxQPRdAtomic | AttrMaxDestRdAtomic
 
 // check looks at the values of the attributes.
 func (q *QP) check(a *QPAttr, mask AttrMask) error {

@@ -163,15 +163,21 @@ func (d *Device) driveIdle() {
 // patience is how long a call waits for packets to come back from peers.
 const patience = time.Second
 
-// await drives the device, if it is driven by polling, until done reports
-// true. It gives up with ErrBusy when peers do not take their packets.
-func (d *Device) await(done func() bool) error {
+// await drives what is driven by polling, until done reports true: the device,
+// and x if that is an inline executor. It gives up with ErrBusy when peers do
+// not take their packets.
+func (d *Device) await(x work.Executor, done func() bool) error {
+	own, _ := x.(*work.Inline)
 	limit := instant() + qp.Instant(patience)
 	for !done() {
 		if instant() > limit {
 			return fmt.Errorf("packets have not come back from the link: %w", ErrBusy)
 		}
-		if d.inline == nil || !d.Drive(0) {
+		did := d.inline != nil && d.Drive(0)
+		if own != nil && own != d.inline {
+			did = own.Drive(0) || did
+		}
+		if !did {
 			runtime.Gosched()
 		}
 	}
@@ -189,7 +195,7 @@ func (d *Device) settle() error {
 	defer d.settling.Unlock()
 	for range 2 {
 		old := int(d.epoch.Add(1)-1) & 1
-		if err := d.await(func() bool { return d.settled(old) }); err != nil {
+		if err := d.await(nil, func() bool { return d.settled(old) }); err != nil {
 			return err
 		}
 	}

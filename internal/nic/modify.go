@@ -34,7 +34,7 @@ func (q *QP) ToReset() error {
 	q.state.Store(uint32(Reset)) // again: a run may have failed meanwhile
 	q.shut()
 	defer q.resume()
-	if err := q.d.await(q.quiet); err != nil {
+	if err := q.d.await(q.exec, q.quiet); err != nil {
 		return err
 	}
 	q.post.Lock()
@@ -181,7 +181,7 @@ func (q *QP) Destroy() error {
 	if q.send.active {
 		q.send.turnActive()
 	}
-	if err := q.d.await(q.quiet); err != nil {
+	if err := q.d.await(q.exec, q.quiet); err != nil {
 		return err
 	}
 	q.dead = true

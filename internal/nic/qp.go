@@ -61,8 +61,7 @@ type QP struct {
 	recvCQ    *CQ
 	segments  int // of a frame
 	signalAll bool
-	sendSGE   int
-	recvSGE   int
+	exec      work.Executor
 
 	view        atomic.Pointer[view]
 	state       atomic.Uint32
@@ -101,7 +100,7 @@ func (d *Device) NewQP(c QPConfig) (*QP, error) {
 	}
 	q := &QP{
 		Owner: c.Owner, d: d, pd: c.PD, transport: c.Transport, sendCQ: c.SendCQ, recvCQ: c.RecvCQ,
-		segments: max(c.SendSGE, c.RecvSGE, 1), signalAll: c.SignalAll, sendSGE: c.SendSGE, recvSGE: c.RecvSGE,
+		segments: max(c.SendSGE, c.RecvSGE, 1), signalAll: c.SignalAll, exec: c.Executor,
 		sq: qp.NewSendQueue(c.SendDepth, c.SendSGE, c.Inline),
 	}
 	q.view.Store(&view{})
