@@ -154,9 +154,13 @@ func (q *QP) responder() qp.ResponderConfig {
 
 func (q *QP) sender() qp.SenderConfig {
 	a := &q.attr
+	probe := qp.DefaultProbe
+	if a.Timeout == 0 {
+		probe = 0 // to wait for ever is to ask nobody
+	}
 	return qp.SenderConfig{
 		DestQPN: a.DestQPN, MTU: a.PathMTU, PSN: a.SQPSN, Timeout: a.Timeout, RetryCount: a.RetryCnt,
-		RNRRetry: a.RNRRetry, MaxRdAtomic: a.MaxQPRdAtomic, Probe: qp.DefaultProbe,
+		RNRRetry: a.RNRRetry, MaxRdAtomic: a.MaxQPRdAtomic, Probe: probe,
 	}
 }
 

@@ -135,7 +135,8 @@ func (r *rig) exchange(n int) {
 }
 
 // A wake-up that is lost leaves a message behind for ever, because nothing
-// follows it: one message at a time, from many goroutines.
+// follows it: one message at a time, from many goroutines, without timers that
+// would help.
 func TestNoMessageIsLeftBehind(t *testing.T) {
 	for _, make := range executors {
 		x := make()
@@ -143,7 +144,9 @@ func TestNoMessageIsLeftBehind(t *testing.T) {
 			da, db := pair(t, x)
 			var all sync.WaitGroup
 			for range 4 {
-				r := newRig(t, da, db, standard())
+				s := standard()
+				s.timeout = 0
+				r := newRig(t, da, db, s)
 				all.Go(func() {
 					for range 300 {
 						r.b.recv(RecvWR{SG: []SGE{r.b.mr.SGE(0, 100)}})
@@ -154,9 +157,6 @@ func TestNoMessageIsLeftBehind(t *testing.T) {
 				})
 			}
 			all.Wait()
-			if n := da.Counter("timeout"); n != 0 {
-				t.Errorf("got %d timeouts, want none: something waited for the timer", n)
-			}
 		})
 	}
 }

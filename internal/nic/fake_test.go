@@ -17,7 +17,8 @@ type script struct {
 	in    []*frame.Frame
 	sent  []roce.Opcode
 	given int
-	full  bool // takes nothing
+	full  bool   // takes nothing
+	while func() // called once, inside the next Send
 	room  func()
 	ready func()
 }
@@ -28,6 +29,10 @@ var (
 )
 
 func (s *script) Send(frames []*frame.Frame) int {
+	if f := s.while; f != nil {
+		s.while = nil
+		f()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.full {

@@ -116,6 +116,24 @@ func TestALinkWithoutRoomIsWaitedFor(t *testing.T) {
 	}
 }
 
+// A stress test hardly meets the moment between the last look of a run and its
+// end. Here a packet comes just then, as from a receive goroutine.
+func TestAPacketAtTheEndOfARunIsHandled(t *testing.T) {
+	b := newBench(t)
+	second := b.packet(roce.RCWriteOnly, 0, func(f *frame.Frame, h roce.Headers) {
+		h.BTH().SetPSN(101)
+		h.BTH().SetAckReq(true)
+	})
+	b.s.while = func() {
+		b.s.in = append(b.s.in, second)
+		b.d.rx.pass()
+	}
+	b.s.arrive(b.d, b.packet(roce.RCWriteOnly, 0, func(f *frame.Frame, h roce.Headers) { h.BTH().SetAckReq(true) }))
+	if got := b.d.counter("drop_gap"); b.s.given != 2 || len(b.s.sent) != 2 || got != 0 {
+		t.Errorf("got %d packets given back and %v sent, want 2 and two acknowledgements", b.s.given, b.s.sent)
+	}
+}
+
 // FuzzReceive lets arbitrary bytes in: whatever they are, they are given back,
 // and the device neither panics nor grows.
 func FuzzReceive(f *testing.F) {
