@@ -52,6 +52,7 @@ line is wrong. Results go to standard output, everything else to standard error.
 		doctorCommand(c),
 		sampleCommand(c),
 		copyCommand(c),
+		perfCommand(c),
 		benchCommand(c),
 	)
 	return group(root)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -38,7 +39,6 @@ type RCTest struct {
 	Atomic      string `json:"atomic"`       // FETCH_AND_ADD or CMP_AND_SWAP
 	Timeout     int    `json:"timeout"`      // local ACK timeout: 4.096 us << Timeout
 	RetryCount  int    `json:"retry_count"`  // 0 to 7
-	GIDIndex    int    `json:"gid_index"`    // entry of the GID table
 	Events      bool   `json:"events"`       // wait for completions instead of polling
 	Executor    string `json:"executor"`     // inline, tasklet or workqueue
 	Workers     int    `json:"workers"`      // of a work queue, the polling program among them; 0: GOMAXPROCS
@@ -104,11 +104,32 @@ func (t *RCTest) IsLatency() bool { return strings.HasSuffix(t.Op, "_lat") }
 // verb returns the operation without what is measured of it.
 func (t *RCTest) verb() string { verb, _, _ := strings.Cut(t.Op, "_"); return verb }
 
+// WorkerCount returns how many workers a work queue has, with the program that
+// polls and helps; 0 for other executors.
+func (t *RCTest) WorkerCount() int {
+	switch {
+	case t.Executor != "workqueue":
+		return 0
+	case t.Workers == 0:
+		return runtime.GOMAXPROCS(0)
+	}
+	return t.Workers
+}
+
 // oneSided reports whether the second end has nothing to post.
 func (t *RCTest) oneSided() bool { return t.verb() != "send" && t.Op != "write_lat" }
 
 // pulls reports whether data come back to the end that posts.
 func (t *RCTest) pulls() bool { return t.verb() == "read" || t.verb() == "atomic" }
+
+// promise returns the longest time after which a queue pair finds out that its
+// peer has vanished: four times the timeout for each try, or 0 for never.
+func (t *RCTest) promise() time.Duration {
+	if t.Timeout == 0 {
+		return 0
+	}
+	return 4 * time.Duration(1+t.RetryCount) * (4096 * time.Nanosecond << t.Timeout)
+}
 
 // fenced reports whether an end cannot know by itself when it may verify its
 // memory: see rcEnd.sendFences.
@@ -141,12 +162,11 @@ func (t *RCTest) Check() error {
 		{"tx-depth", t.SendDepth, 1, maxRCDepth},
 		{"rx-depth", t.RecvDepth, 1, maxRCDepth},
 		{"cq-mod", t.Moderation, 1, t.SendDepth},
-		{"inline", t.Inline, 0, 512},
+		{"inline_size", t.Inline, 0, 512},
 		{"outs", t.Outstanding, 1, 128},
-		{"post-list", t.List, 1, t.SendDepth},
-		{"timeout", t.Timeout, 0, 31},
-		{"retry", t.RetryCount, 0, 7},
-		{"gid-index", t.GIDIndex, 0, 0},
+		{"post_list", t.List, 1, t.SendDepth},
+		{"qp-timeout", t.Timeout, 0, 31},
+		{"retry_count", t.RetryCount, 0, 7},
 		{"workers", t.Workers, 0, 1024},
 	} {
 		if l.value < l.lo || l.value > l.hi {
@@ -162,7 +182,7 @@ func (t *RCTest) checkMore() error {
 	case t.MTU < 256 || t.MTU > 4096 || t.MTU&(t.MTU-1) != 0:
 		return fmt.Errorf("mtu %d: 256, 512, 1024, 2048 and 4096 are possible: %w", t.MTU, ErrRCParameter)
 	case t.Atomic != fetchAndAdd && t.Atomic != compareAndSwap:
-		return fmt.Errorf("atomic-type %q: %s and %s are possible: %w", t.Atomic, fetchAndAdd, compareAndSwap, ErrRCParameter)
+		return fmt.Errorf("atomic_type %q: %s and %s are possible: %w", t.Atomic, fetchAndAdd, compareAndSwap, ErrRCParameter)
 	case t.Both && (t.IsLatency() || t.pulls()):
 		return fmt.Errorf("bidirectional: %s does not go both ways: %w", t.Op, ErrRCParameter)
 	case t.IsLatency() && t.QPs != 1:

@@ -13,14 +13,6 @@ func TestRCEveryOperation(t *testing.T) {
 				test.Size, test.Executor, test.Workers = 3000, x, 2
 				test.Fill()
 				run := RCRun{Duration: short, Device: RCDevice{Fabric: FabricMemory}}
-				if test.IsLatency() {
-					r, err := MeasureRCLatency(t.Context(), test, run, nil)
-					t.Logf("%+v", r)
-					if err != nil {
-						t.Fatal(err)
-					}
-					return
-				}
 				r, err := MeasureRC(t.Context(), test, run, nil)
 				t.Logf("%+v", r)
 				if err != nil {

@@ -1,7 +1,7 @@
 package perf
 
 import (
-	"context"
+	"math"
 	"runtime"
 	"slices"
 	"time"
@@ -17,47 +17,6 @@ const rcSlice = 20 * time.Millisecond
 // verified as it arrives, and which is not timed.
 const verifyEvery = 4
 
-// MeasureRC measures a bandwidth between two devices of this process.
-func MeasureRC(ctx context.Context, t RCTest, run RCRun, w Watch) (res RCResult, err error) {
-	err = inProcess(ctx, t, run.Device, func(r *rcRun) (err error) {
-		res, err = r.bandwidth(run, w)
-		return err
-	})
-	return res, err
-}
-
-// inProcess connects two devices of this process, and lets f use them.
-func inProcess(ctx context.Context, t RCTest, d RCDevice, f func(*rcRun) error) (err error) {
-	if err = t.Check(); err != nil {
-		return err
-	}
-	pa, pb, err := openPorts(&t, d)
-	if err != nil {
-		return err
-	}
-	defer func() { core.KeepFirst(&err, closePorts(pa, pb)) }()
-	a, err := newEnd(t, pa, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { core.KeepFirst(&err, a.close()) }()
-	b, err := newEnd(t, pb, 1)
-	if err != nil {
-		return err
-	}
-	defer func() { core.KeepFirst(&err, b.close()) }()
-	ha, hb := a.hello(), b.hello()
-	if err = b.connect(ha); err == nil {
-		err = a.connect(hb)
-	}
-	if err != nil {
-		return err
-	}
-	r := newRun(ctx, a, rcLocal{b})
-	defer r.cancel(nil)
-	return f(r)
-}
-
 // bandwidth measures with a connected client.
 func (r *rcRun) bandwidth(run RCRun, w Watch) (res RCResult, err error) {
 	t := &r.a.test
@@ -65,7 +24,7 @@ func (r *rcRun) bandwidth(run RCRun, w Watch) (res RCResult, err error) {
 	if err != nil {
 		return res, err
 	}
-	rc, memcpy := &contender{run: r.timed}, &contender{run: r.memcpy}
+	rc, memcpy := &contender{run: r.timed, least: t.SendDepth * t.QPs}, &contender{run: r.memcpy}
 	if err = r.takeTurns(run, w, rc, memcpy); err != nil {
 		return res, err
 	}
@@ -76,8 +35,7 @@ func (r *rcRun) bandwidth(run RCRun, w Watch) (res RCResult, err error) {
 		Copy: bits / median(memcpy.ns), Ratio: ratio(memcpy.ns, rc.ns),
 		Checked: t.Verify,
 	}
-	rc.n = min(rc.n, 1<<16)
-	res.AllocsPerOp = allocsPerOp(rc)
+	res.AllocsPerOp = r.allocsPerOp(rc.n)
 	if r.failed != nil {
 		return res, r.failed
 	}
@@ -106,6 +64,18 @@ func (r *rcRun) timed(n int) (int, time.Duration) {
 		r.slice(n, true)
 	}
 	return did, took
+}
+
+// allocsPerOp returns the allocations of the process for each message of a
+// slice, without those between slices.
+func (r *rcRun) allocsPerOp(n int) float64 {
+	r.allocs = math.Inf(1)
+	defer func() { r.counts = false }()
+	r.counts = true
+	for range 5 { // the least counts, because strangers can only add to it
+		r.slice(min(n, 1<<16), false)
+	}
+	return r.allocs
 }
 
 // memcpy is what messages are compared with: Go's copy to the same slots, on

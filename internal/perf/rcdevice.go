@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"runtime"
 	"syscall"
 
 	"github.com/gantry-rdma/gantry/core"
@@ -38,11 +37,8 @@ type rcPort struct {
 // newExecutor makes the executor that a test asks for. A program that polls is
 // one of the workers, so the queue has one less, but for a queue of one.
 func newExecutor(t *RCTest) (x work.Executor, helps bool, err error) {
-	workers := t.Workers
-	if t.Executor == "workqueue" && workers == 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
-	helps = t.Executor == "workqueue" && workers > 1 && !t.Events
+	workers := t.WorkerCount()
+	helps = workers > 1 && !t.Events
 	if helps {
 		workers--
 	}

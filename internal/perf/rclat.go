@@ -1,20 +1,10 @@
 package perf
 
 import (
-	"context"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
-
-// MeasureRCLatency measures a latency between two devices of this process.
-func MeasureRCLatency(ctx context.Context, t RCTest, run RCRun, w Watch) (res RCLatency, err error) {
-	err = inProcess(ctx, t, run.Device, func(r *rcRun) (err error) {
-		res, err = r.latency(run, w)
-		return err
-	})
-	return res, err
-}
 
 // latency measures with a connected client.
 func (r *rcRun) latency(run RCRun, w Watch) (res RCLatency, err error) {
@@ -24,13 +14,13 @@ func (r *rcRun) latency(run RCRun, w Watch) (res RCLatency, err error) {
 		return res, err
 	}
 	r.trips = newLatencies()
-	c := &contender{run: r.timed, warm: r.trips.Reset}
+	c := &contender{run: r.timed, warm: r.trips.Reset, least: 8}
 	if err = r.takeTurns(run, w, c); err != nil {
 		return res, err
 	}
 	res = latencyOf(r.trips, !t.pulls())
 	res.Size, res.Iterations, res.Checked = t.Size, c.did, t.Verify
-	res.AllocsPerOp = allocsPerOp(c)
+	res.AllocsPerOp = r.allocsPerOp(c.n)
 	if r.failed != nil {
 		return res, r.failed
 	}

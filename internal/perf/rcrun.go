@@ -65,6 +65,8 @@ type rcRun struct {
 
 	slots  []byte                  // memory in which messages arrive, or that is like it
 	turns  int                     // timed slices so far
+	counts bool                    // slices count allocations
+	allocs float64                 // the least of a message in a slice
 	trips  *hdrhistogram.Histogram // round trips, of a latency
 	failed error
 }
@@ -106,19 +108,30 @@ func (r *rcRun) slice(n int, each bool) (did int, took time.Duration) {
 		return n, untilFailed
 	}
 	r.a.begin(per, each)
+	did = per * flows
+	if r.a.test.Both {
+		did *= 2
+	}
+	if !r.counts {
+		took = r.move(per)
+	} else {
+		before := mallocs()
+		took = r.move(per)
+		r.allocs = min(r.allocs, float64(mallocs()-before)/float64(did))
+	}
+	r.finish()
+	return did, took
+}
+
+// move moves per messages on each flow.
+func (r *rcRun) move(per int) time.Duration {
 	start := time.Now()
 	if r.a.test.IsLatency() {
 		r.alternate(per)
 	} else {
 		r.fail(r.drive(r.moved))
 	}
-	took = time.Since(start)
-	r.finish()
-	did = per * flows
-	if r.a.test.Both {
-		did *= 2
-	}
-	return did, took
+	return time.Since(start)
 }
 
 // moved reports whether the messages of a slice are done.
@@ -133,7 +146,7 @@ func (r *rcRun) finish() {
 		r.b.expectFences()
 		r.a.sendFences()
 	}
-	r.fail(r.drive(func() bool { return r.a.complete() && r.b.complete() }))
+	r.fail(r.drive(func() bool { return r.b.complete() && r.a.complete() })) // the other end first: it wants to know
 	if r.failed == nil {
 		r.fail(r.a.verify())
 	}
@@ -182,4 +195,11 @@ func (r *rcRun) rest() error {
 		runtime.Gosched()
 	}
 	return nil
+}
+
+// mallocs returns how often the process has allocated.
+func mallocs() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Mallocs
 }

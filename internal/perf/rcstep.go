@@ -43,8 +43,18 @@ func (e *rcEnd) sendOne(i int) {
 
 // moved reports whether all messages are done, complete also whether the
 // fences behind them are.
-func (e *rcEnd) moved() bool { return e.left == 0 }
+func (e *rcEnd) moved() bool    { return e.left == 0 }
 func (e *rcEnd) complete() bool { return e.left == 0 && e.fences == 0 }
+
+// outstanding reports whether messages are posted that have not completed.
+func (e *rcEnd) outstanding() bool {
+	for i := range e.flows {
+		if f := &e.flows[i]; f.posted > f.done {
+			return true
+		}
+	}
+	return false
+}
 
 // step posts what can be posted, and takes completions. It reports whether it
 // did anything. What fails is in e.failed.

@@ -17,7 +17,8 @@ type contender struct {
 	// they took.
 	run func(n int) (did int, took time.Duration)
 
-	warm func() // called when it is warm, before the first round, or nil
+	warm  func() // called when it is warm, before the first round, or nil
+	least int    // operations of a slice, at least, however long they take
 
 	n    int           // operations of one slice
 	ns   []float64     // of one operation, in each round
@@ -100,7 +101,7 @@ func plan(d, longest time.Duration, n int) (slice time.Duration, rounds int) {
 // until the time is long enough to be believed, twice in a row.
 func (c *contender) calibrate(slice time.Duration) {
 	const enough = 2
-	for c.n = 1; ; c.n *= 2 {
+	for c.n = max(1, c.least); ; c.n *= 2 {
 		each := math.Inf(1)
 		believed := 0
 		for believed < enough {
@@ -112,7 +113,7 @@ func (c *contender) calibrate(slice time.Duration) {
 			believed++
 		}
 		if believed == enough {
-			c.n = max(1, int(float64(slice)/max(each, 0.1)))
+			c.n = max(1, c.least, int(float64(slice)/max(each, 0.1)))
 			return
 		}
 	}

@@ -1,0 +1,228 @@
+package perf
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"runtime"
+
+	"github.com/gantry-rdma/gantry/core"
+)
+
+// An RCServer is the other end of an [RCClient]'s tests, which decides about
+// everything but what is set here.
+type RCServer struct {
+	Device   RCDevice // without an address: the one at which the client has called
+	Executor string   // "": the client's choice
+	Workers  int
+	Begun    func(client net.Addr, t RCTest) // called for each test, or nil
+}
+
+// Serve carries out the tests of one client, and returns what it has reported
+// in the end.
+func (s *RCServer) Serve(ctx context.Context, conn net.Conn) (points []RCPoint, t RCTest, err error) {
+	v := &serving{s: s, x: newExchange(ctx, conn)}
+	defer func() {
+		v.x.close()
+		if v.port != nil {
+			core.KeepFirst(&err, closePorts(v.port))
+		}
+	}()
+	for {
+		var m rcMessage
+		if m, err = v.next(ctx); err == nil && m.Kind == kindEnd {
+			return m.Points, v.test, nil
+		}
+		for err == nil && m.Kind == kindTest {
+			m, err = v.serve(ctx, m)
+		}
+		if err == nil && m.Kind == kindEnd {
+			return m.Points, v.test, nil
+		}
+		if err == nil {
+			err = fmt.Errorf("it says %q, want a test: %w", m.Kind, ErrRCPeer)
+		}
+		if ctx.Err() == nil {
+			_ = v.x.send(rcMessage{Kind: kindError, Error: err.Error()}) // it may have gone
+		}
+		return nil, v.test, err
+	}
+}
+
+// A serving is a server with a client.
+type serving struct {
+	s    *RCServer
+	x    *exchange
+	port *rcPort
+	test RCTest
+	e    *rcEnd
+}
+
+// next waits for a message.
+func (v *serving) next(ctx context.Context) (rcMessage, error) {
+	select {
+	case m, ok := <-v.x.in:
+		if !ok {
+			return m, v.x.ended()
+		}
+		return m, nil
+	case <-ctx.Done():
+		return rcMessage{}, context.Cause(ctx)
+	}
+}
+
+// serve carries out one test and returns the message that ended it.
+func (v *serving) serve(ctx context.Context, m rcMessage) (next rcMessage, err error) {
+	if err = v.accept(m.Test); err != nil {
+		return m, err
+	}
+	if v.e, err = newEnd(v.test, v.port, 1); err != nil {
+		return m, err
+	}
+	defer func() { core.KeepFirst(&err, v.e.close()) }()
+	if err = v.meet(ctx); err != nil {
+		return m, err
+	}
+	for {
+		if next, err = v.next(ctx); err != nil || next.Kind != kindBegin {
+			return next, err
+		}
+		if err = v.slice(ctx, next); err != nil {
+			return next, err
+		}
+	}
+}
+
+// accept checks what a client asks for and opens the device for its first test.
+func (v *serving) accept(t *RCTest) error {
+	if t == nil {
+		return fmt.Errorf("a test without parameters: %w", ErrRCPeer)
+	}
+	v.test = *t
+	if v.s.Executor != "" {
+		v.test.Executor, v.test.Workers = v.s.Executor, v.s.Workers
+	}
+	if err := v.test.Check(); err != nil {
+		return err
+	}
+	if v.s.Begun != nil {
+		v.s.Begun(v.x.conn.RemoteAddr(), v.test)
+	}
+	if v.port != nil {
+		return nil
+	}
+	d := v.s.Device
+	if !d.Addr.IsValid() {
+		d.Addr = addrOf(v.x.conn.LocalAddr())
+	}
+	port, err := openPort(&v.test, d, 1)
+	if err == nil {
+		v.port = port
+	}
+	return err
+}
+
+// meet introduces both ends to each other.
+func (v *serving) meet(ctx context.Context) error {
+	mine := v.e.hello()
+	if err := v.x.send(rcMessage{Kind: kindHello, Hello: &mine}); err != nil {
+		return err
+	}
+	m, err := v.x.expect(ctx, kindHello, answerTime)
+	if err != nil {
+		return err
+	}
+	if m.Hello == nil {
+		return fmt.Errorf("it says nothing of its queue pairs: %w", ErrRCPeer)
+	}
+	if err := v.e.connect(*m.Hello); err != nil {
+		return err
+	}
+	return v.x.send(rcMessage{Kind: kindReady, Verified: v.e.verified, Traffic: v.port.traffic()})
+}
+
+// maxRCSlice is the most messages of a queue pair that a client may begin with.
+const maxRCSlice = 1 << 32
+
+// slice does the server's part of one: until the client wants to finish and
+// all has arrived.
+func (v *serving) slice(ctx context.Context, m rcMessage) error {
+	if m.N < 1 || m.N > maxRCSlice {
+		return fmt.Errorf("it begins with %d messages: %w", m.N, ErrRCPeer)
+	}
+	v.e.begin(m.N, m.Each)
+	if err := v.x.send(rcMessage{Kind: kindBegun}); err != nil {
+		return err
+	}
+	if err := v.work(ctx); err != nil {
+		return err
+	}
+	if err := v.e.verify(); err != nil {
+		return err
+	}
+	return v.x.send(rcMessage{Kind: kindFinished, Verified: v.e.verified, Traffic: v.port.traffic()})
+}
+
+// work drives the server's end until it is told to finish and has done so.
+func (v *serving) work(ctx context.Context) error {
+	finish := false
+	for !finish || !v.e.complete() {
+		if v.e.step() {
+			continue
+		}
+		if v.e.failed != nil {
+			return v.e.failed
+		}
+		told, err := v.told(ctx, finish)
+		if err != nil {
+			return err
+		}
+		if told {
+			finish = true
+			if v.e.target && v.e.test.fenced() {
+				v.e.expectFences()
+			}
+			continue
+		}
+		if err := v.rest(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// told looks for the client's word that it is time to finish. It waits for it
+// where the device works without being polled and nothing else is expected.
+func (v *serving) told(ctx context.Context, already bool) (bool, error) {
+	if !already && v.e.complete() && v.e.test.Executor != "inline" {
+		m, err := v.next(ctx)
+		if err == nil {
+			_, err = v.x.check(m, true, kindFinish)
+		}
+		return err == nil, err
+	}
+	select {
+	case m, ok := <-v.x.in:
+		_, err := v.x.check(m, ok, kindFinish)
+		return err == nil, err
+	default:
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		return false, nil
+	}
+}
+
+// rest is what the server does when there is nothing for it to do.
+func (v *serving) rest() error {
+	d := v.port.dev
+	switch {
+	case v.e.test.Events && !v.e.complete():
+		return v.e.wait(v.x.alive)
+	case v.e.test.Executor == "inline" && d.Drive(0):
+	case v.port.helps && d.Drive(0):
+	default:
+		runtime.Gosched()
+	}
+	return nil
+}
