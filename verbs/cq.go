@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"context"
+	"runtime"
 
 	"github.com/gantry-rdma/gantry/internal/nic"
 	"github.com/gantry-rdma/gantry/internal/qp"
@@ -48,6 +49,12 @@ func (c *CQ) Poll(wc []WC) int {
 	}
 	if c.n.DriveFor() {
 		n += c.take(wc[n:])
+	}
+	if n == 0 && !c.n.Inline() {
+		// Go puts a worker that is woken on the CPU of its waker. If that one
+		// polls and never rests, the worker waits for long until another CPU
+		// steals it.
+		runtime.Gosched()
 	}
 	return n
 }

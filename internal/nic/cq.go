@@ -152,6 +152,12 @@ func (c *CQ) Due() bool {
 // five: send, arrive, execute, acknowledge, complete.
 const rounds = 8
 
+// Inline reports whether nobody works for the queue but those who drive it.
+func (c *CQ) Inline() bool {
+	x := c.drive.Load()
+	return x != nil && c.d.circle != nil && c.d.circle.x == x
+}
+
 // DriveFor drives a few rounds, until the queue has an entry. It returns false
 // where nothing was to be done, or nothing is driven by polling.
 func (c *CQ) DriveFor() bool {
