@@ -38,13 +38,10 @@ func (r *rig) loop() func() {
 }
 
 func TestMovingDataAllocatesNothing(t *testing.T) {
-	for _, make := range executors {
-		x := make()
-		t.Run(x.String(), func(t *testing.T) {
-			da, db := pair(t, x)
-			allocs.None(t, newRig(t, da, db, standard()).loop())
-		})
-	}
+	onEach(t, func(t *testing.T, x work.Executor) {
+		da, db := pair(t, x)
+		allocs.None(t, newRig(t, da, db, standard()).loop())
+	})
 	t.Run("udp", func(t *testing.T) {
 		da, db := udp(t, work.NewInline())
 		allocs.None(t, newRig(t, da, db, standard()).loop())

@@ -73,9 +73,9 @@ func BenchmarkSend(b *testing.B) {
 // buffers.
 func BenchmarkWrite(b *testing.B) {
 	const size, window = 65536, 16
-	for _, make := range executors {
-		x := make()
-		b.Run(x.String(), func(b *testing.B) {
+	for _, e := range executors {
+		b.Run(e.name, func(b *testing.B) {
+			x := e.make()
 			r := benchRig(b, x, size)
 			var wrs [64][]SendWR
 			for i := range wrs {

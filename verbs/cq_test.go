@@ -82,51 +82,48 @@ func TestSolicitedArmingSkipsTheOthers(t *testing.T) {
 
 // Whoever arms, polls once more, and then waits, misses nothing.
 func TestNoEventIsLost(t *testing.T) {
-	for _, make := range executors {
-		x := make()
-		t.Run(x.String(), func(t *testing.T) {
-			da, db := pair(t, x)
-			r, ch, cq := eventRig(t, da, db)
-			const n = 1000
-			failed := new(testing.T)
-			go func() {
-				var wc [4]WC
-				for range n {
-					for {
-						if _, err := r.b.qp.PostSend(SendWR{Opcode: WRSend, Flags: Signaled}); err == nil {
-							break
-						}
-						r.b.scq.Poll(wc[:])
+	onEach(t, func(t *testing.T, x work.Executor) {
+		da, db := pair(t, x)
+		r, ch, cq := eventRig(t, da, db)
+		const n = 1000
+		failed := new(testing.T)
+		go func() {
+			var wc [4]WC
+			for range n {
+				for {
+					if _, err := r.b.qp.PostSend(SendWR{Opcode: WRSend, Flags: Signaled}); err == nil {
+						break
 					}
 					r.b.scq.Poll(wc[:])
 				}
-			}()
-			_ = failed
-			var wc [4]WC
-			for posted, got := 0, 0; got < n; {
-				for posted < n && posted-got < 8 {
-					r.a.recv(RecvWR{})
-					posted++
-				}
-				k := cq.Poll(wc[:])
-				if got += k; k > 0 {
-					continue
-				}
-				cq.Arm(false)
-				if k = cq.Poll(wc[:]); k > 0 {
-					got += k
-					continue
-				}
-				if _, err := ch.Get(patience(t)); err != nil {
-					t.Fatalf("got error %v after %d of %d", err, got, n)
-				}
-				cq.Ack(1)
+				r.b.scq.Poll(wc[:])
 			}
-			for ch2, err := ch.TryGet(); err == nil; ch2, err = ch.TryGet() {
-				ch2.Ack(1)
+		}()
+		_ = failed
+		var wc [4]WC
+		for posted, got := 0, 0; got < n; {
+			for posted < n && posted-got < 8 {
+				r.a.recv(RecvWR{})
+				posted++
 			}
-		})
-	}
+			k := cq.Poll(wc[:])
+			if got += k; k > 0 {
+				continue
+			}
+			cq.Arm(false)
+			if k = cq.Poll(wc[:]); k > 0 {
+				got += k
+				continue
+			}
+			if _, err := ch.Get(patience(t)); err != nil {
+				t.Fatalf("got error %v after %d of %d", err, got, n)
+			}
+			cq.Ack(1)
+		}
+		for ch2, err := ch.TryGet(); err == nil; ch2, err = ch.TryGet() {
+			ch2.Ack(1)
+		}
+	})
 }
 
 func TestAWaitEndsWithItsContext(t *testing.T) {

@@ -94,8 +94,8 @@ func refusals() []refusal {
 func TestRefusedRequestsFailTheQueuePair(t *testing.T) {
 	for _, c := range refusals() {
 		t.Run(c.name, func(t *testing.T) {
-			for _, make := range executors {
-				da, db := pair(t, make())
+			for _, e := range executors {
+				da, db := pair(t, e.make())
 				r := newRig(t, da, db, standard())
 				r.a.send(c.wr(r))
 				r.a.send(SendWR{ID: 2, Opcode: WRSend}, SendWR{ID: 3, Opcode: WRSend})
@@ -119,45 +119,42 @@ func TestRefusedRequestsFailTheQueuePair(t *testing.T) {
 }
 
 func TestAPeerThatVanishesEndsInTime(t *testing.T) {
-	for _, make := range executors {
-		x := make()
-		t.Run(x.String(), func(t *testing.T) {
-			da, db := pair(t, x)
-			s := standard()
-			s.timeout, s.retry = 12, 2 // T is 17 ms
-			r := newRig(t, da, db, s)
-			if err := r.b.qp.Destroy(); err != nil {
-				t.Fatal(err)
+	onEach(t, func(t *testing.T, x work.Executor) {
+		da, db := pair(t, x)
+		s := standard()
+		s.timeout, s.retry = 12, 2 // T is 17 ms
+		r := newRig(t, da, db, s)
+		if err := r.b.qp.Destroy(); err != nil {
+			t.Fatal(err)
+		}
+		r.a.recv(RecvWR{ID: 20}, RecvWR{ID: 21})
+		start := time.Now()
+		for i := range uint64(5) {
+			r.a.send(SendWR{ID: i, Opcode: WRSend, SG: []SGE{r.a.mr.SGE(0, 3000)}})
+		}
+		if wc := r.a.next(r.a.scq); wc.ID != 0 || wc.Status != WCRetryExc {
+			t.Errorf("got completion %d with %v, want 0 with RETRY_EXC_ERR", wc.ID, wc.Status)
+		}
+		// Two retries are three waits, each from T to 4 T. The upper bound
+		// leaves room for a machine that is busy.
+		T := 4096 * time.Nanosecond << 12
+		if took := time.Since(start); took < 3*T || took > 12*T+time.Second {
+			t.Errorf("got the end after %v, want %v to %v", took, 3*T, 12*T)
+		}
+		for want := uint64(1); want < 5; want++ {
+			if wc := r.a.next(r.a.scq); wc.ID != want || wc.Status != WCFlushErr {
+				t.Errorf("got completion %d with %v, want %d flushed", wc.ID, wc.Status, want)
 			}
-			r.a.recv(RecvWR{ID: 20}, RecvWR{ID: 21})
-			start := time.Now()
-			for i := range uint64(5) {
-				r.a.send(SendWR{ID: i, Opcode: WRSend, SG: []SGE{r.a.mr.SGE(0, 3000)}})
+		}
+		for want := uint64(20); want < 22; want++ {
+			if wc := r.a.next(r.a.cq); wc.ID != want || wc.Status != WCFlushErr {
+				t.Errorf("got receive %d with %v, want %d flushed", wc.ID, wc.Status, want)
 			}
-			if wc := r.a.next(r.a.scq); wc.ID != 0 || wc.Status != WCRetryExc {
-				t.Errorf("got completion %d with %v, want 0 with RETRY_EXC_ERR", wc.ID, wc.Status)
-			}
-			// Two retries are three waits, each from T to 4 T. The upper bound
-			// leaves room for a machine that is busy.
-			T := 4096 * time.Nanosecond << 12
-			if took := time.Since(start); took < 3*T || took > 12*T+time.Second {
-				t.Errorf("got the end after %v, want %v to %v", took, 3*T, 12*T)
-			}
-			for want := uint64(1); want < 5; want++ {
-				if wc := r.a.next(r.a.scq); wc.ID != want || wc.Status != WCFlushErr {
-					t.Errorf("got completion %d with %v, want %d flushed", wc.ID, wc.Status, want)
-				}
-			}
-			for want := uint64(20); want < 22; want++ {
-				if wc := r.a.next(r.a.cq); wc.ID != want || wc.Status != WCFlushErr {
-					t.Errorf("got receive %d with %v, want %d flushed", wc.ID, wc.Status, want)
-				}
-			}
-			if got := db.Counter("drop_unknown_qp"); got == 0 {
-				t.Error("got no packet to an unknown queue pair counted")
-			}
-		})
-	}
+		}
+		if got := db.Counter("drop_unknown_qp"); got == 0 {
+			t.Error("got no packet to an unknown queue pair counted")
+		}
+	})
 }
 
 func TestAbsentReceivesExhaustTheRetries(t *testing.T) {
@@ -190,36 +187,33 @@ func TestALateReceiveIsWaitedFor(t *testing.T) {
 }
 
 func TestALostEntryFailsTheQueuePairAndRaisesAnEvent(t *testing.T) {
-	for _, make := range executors {
-		x := make()
-		t.Run(x.String(), func(t *testing.T) {
-			da, db := pair(t, x)
-			s := standard()
-			s.cqe = 4
-			r := newRig(t, da, db, s)
-			for i := range uint64(10) {
-				r.b.recv(RecvWR{ID: i})
+	onEach(t, func(t *testing.T, x work.Executor) {
+		da, db := pair(t, x)
+		s := standard()
+		s.cqe = 4
+		r := newRig(t, da, db, s)
+		for i := range uint64(10) {
+			r.b.recv(RecvWR{ID: i})
+		}
+		for i := range uint64(10) {
+			r.a.send(SendWR{ID: i, Opcode: WRSend})
+		}
+		var e Event
+		until(t, "an event", func() (ok bool) {
+			db.Drive(0)
+			for e, ok = db.TryEvent(); ok && e.Type == EventCommEst; {
+				e, ok = db.TryEvent()
 			}
-			for i := range uint64(10) {
-				r.a.send(SendWR{ID: i, Opcode: WRSend})
-			}
-			var e Event
-			until(t, "an event", func() (ok bool) {
-				db.Drive(0)
-				for e, ok = db.TryEvent(); ok && e.Type == EventCommEst; {
-					e, ok = db.TryEvent()
-				}
-				return ok
-			})
-			if e.Type != EventCQErr || e.CQ != r.b.cq {
-				t.Errorf("got event %v of queue %p, want CQ_ERR of %p", e.Type, e.CQ, r.b.cq)
-			}
-			until(t, "state ERR", func() bool { db.Drive(0); return r.b.qp.State() == StateErr })
-			for want := range uint64(4) {
-				if wc := r.b.good(r.b.cq); wc.ID != want {
-					t.Errorf("got receive %d, want %d", wc.ID, want)
-				}
-			}
+			return ok
 		})
-	}
+		if e.Type != EventCQErr || e.CQ != r.b.cq {
+			t.Errorf("got event %v of queue %p, want CQ_ERR of %p", e.Type, e.CQ, r.b.cq)
+		}
+		until(t, "state ERR", func() bool { db.Drive(0); return r.b.qp.State() == StateErr })
+		for want := range uint64(4) {
+			if wc := r.b.good(r.b.cq); wc.ID != want {
+				t.Errorf("got receive %d, want %d", wc.ID, want)
+			}
+		}
+	})
 }

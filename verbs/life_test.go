@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	. "github.com/gantry-rdma/gantry/verbs"
+	"github.com/gantry-rdma/gantry/work"
 )
 
 // lives is how often queue pairs are reset or destroyed at work, over all
@@ -41,38 +42,35 @@ func (r *rig) load(stop *atomic.Bool, a, b *QP) {
 // A queue pair that is reset at work forgets everything, can be connected again
 // at once, and then moves data as if nothing had been.
 func TestResetAtWorkLeavesACleanQueuePair(t *testing.T) {
-	for _, make := range executors {
-		x := make()
-		t.Run(x.String(), func(t *testing.T) {
-			da, db := pair(t, x)
-			s := standard()
-			s.cqe = 4096
-			r := newRig(t, da, db, s)
-			var stop atomic.Bool
-			var loads sync.WaitGroup
-			loads.Go(func() { r.load(&stop, r.a.qp, r.b.qp) })
-			for range lives(t) / 2 / len(executors) {
-				for range rand.IntN(20) {
-					runtime.Gosched()
-				}
-				for _, q := range []*QP{r.a.qp, r.b.qp} {
-					if err := q.Modify(QPAttr{State: StateReset}, AttrState); err != nil {
-						t.Fatal(err)
-					}
-				}
-				connect(t, s, da, db, r.a.qp, r.b.qp)
+	onEach(t, func(t *testing.T, x work.Executor) {
+		da, db := pair(t, x)
+		s := standard()
+		s.cqe = 4096
+		r := newRig(t, da, db, s)
+		var stop atomic.Bool
+		var loads sync.WaitGroup
+		loads.Go(func() { r.load(&stop, r.a.qp, r.b.qp) })
+		for range lives(t) / 2 / len(executors) {
+			for range rand.IntN(20) {
+				runtime.Gosched()
 			}
-			stop.Store(true)
-			loads.Wait()
-			r.startAfresh(s)
-			fill(r.a.mem[:4096], 9)
-			r.b.recv(RecvWR{ID: 50, SG: []SGE{r.b.mr.SGE(0, 4096)}})
-			r.a.send(SendWR{ID: 51, Opcode: WRSend, Flags: Signaled, SG: []SGE{r.a.mr.SGE(0, 4096)}})
-			if a, b := r.a.good(r.a.scq), r.b.good(r.b.cq); a.ID != 51 || b.ID != 50 {
-				t.Errorf("got completions %d and %d, want 51 and 50", a.ID, b.ID)
+			for _, q := range []*QP{r.a.qp, r.b.qp} {
+				if err := q.Modify(QPAttr{State: StateReset}, AttrState); err != nil {
+					t.Fatal(err)
+				}
 			}
-		})
-	}
+			connect(t, s, da, db, r.a.qp, r.b.qp)
+		}
+		stop.Store(true)
+		loads.Wait()
+		r.startAfresh(s)
+		fill(r.a.mem[:4096], 9)
+		r.b.recv(RecvWR{ID: 50, SG: []SGE{r.b.mr.SGE(0, 4096)}})
+		r.a.send(SendWR{ID: 51, Opcode: WRSend, Flags: Signaled, SG: []SGE{r.a.mr.SGE(0, 4096)}})
+		if a, b := r.a.good(r.a.scq), r.b.good(r.b.cq); a.ID != 51 || b.ID != 50 {
+			t.Errorf("got completions %d and %d, want 51 and 50", a.ID, b.ID)
+		}
+	})
 }
 
 // startAfresh resets both ends, drops old completions, and connects again.
@@ -91,35 +89,32 @@ func (r *rig) startAfresh(s settings) {
 }
 
 func TestDestroyAtWorkLeavesNothingBehind(t *testing.T) {
-	for _, make := range executors {
-		x := make()
-		t.Run(x.String(), func(t *testing.T) {
-			da, db := pair(t, x)
-			s := standard()
-			s.cqe = 4096
-			r := newRig(t, da, db, s)
-			for range lives(t) / 2 / len(executors) {
-				a, b := r.a.newQP(s), r.b.newQP(s)
-				connect(t, s, da, db, a, b)
-				var stop atomic.Bool
-				var loads sync.WaitGroup
-				loads.Go(func() { r.load(&stop, a, b) })
-				for range rand.IntN(20) {
-					runtime.Gosched()
-				}
-				first, second := a, b
-				if rand.IntN(2) == 0 {
-					first, second = b, a
-				}
-				if err := errors.Join(first.Destroy(), second.Destroy()); err != nil {
-					t.Fatal(err)
-				}
-				stop.Store(true)
-				loads.Wait()
+	onEach(t, func(t *testing.T, x work.Executor) {
+		da, db := pair(t, x)
+		s := standard()
+		s.cqe = 4096
+		r := newRig(t, da, db, s)
+		for range lives(t) / 2 / len(executors) {
+			a, b := r.a.newQP(s), r.b.newQP(s)
+			connect(t, s, da, db, a, b)
+			var stop atomic.Bool
+			var loads sync.WaitGroup
+			loads.Go(func() { r.load(&stop, a, b) })
+			for range rand.IntN(20) {
+				runtime.Gosched()
 			}
-			r.dismantle()
-		})
-	}
+			first, second := a, b
+			if rand.IntN(2) == 0 {
+				first, second = b, a
+			}
+			if err := errors.Join(first.Destroy(), second.Destroy()); err != nil {
+				t.Fatal(err)
+			}
+			stop.Store(true)
+			loads.Wait()
+		}
+		r.dismantle()
+	})
 }
 
 // dismantle takes everything apart, which must not be in use any more.
@@ -134,9 +129,9 @@ func (r *rig) dismantle() {
 }
 
 func TestDevicesCloseUnderLoad(t *testing.T) {
-	for _, make := range executors {
+	for _, e := range executors {
 		for range 20 {
-			x := make()
+			x := e.make()
 			da, db, err := OpenPair(Config{Executor: x}, Config{Executor: x})
 			if err != nil {
 				t.Fatal(err)

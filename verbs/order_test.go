@@ -10,6 +10,7 @@ import (
 	"github.com/gantry-rdma/gantry/internal/link"
 	"github.com/gantry-rdma/gantry/roce"
 	. "github.com/gantry-rdma/gantry/verbs"
+	"github.com/gantry-rdma/gantry/work"
 )
 
 // A watch looks at the responses that leave a device: nothing acknowledged may
@@ -58,36 +59,33 @@ func (w *watch) Send(frames []*frame.Frame) int {
 // Danger 2: the expected PSN moves on before its acknowledgement leaves, so
 // with two runs of one half at once the later one could leave first.
 func TestAcknowledgementsNeverOvertake(t *testing.T) {
-	for _, make := range executors {
-		x := make()
-		t.Run(x.String(), func(t *testing.T) {
-			w := &watch{last: map[uint32]ack{}}
-			da, db, err := OpenPair(Config{Executor: x}, Config{Executor: x,
-				Wrap: func(l link.Link) (link.Link, error) { w.Link = l; return w, nil }})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer x.Close()
-			defer db.Close()
-			defer da.Close()
-			s := standard()
-			s.cqe = 4096
-			rigs := []*rig{newRig(t, da, db, s), newRig(t, da, db, s), newRig(t, da, db, s)}
-			var all sync.WaitGroup
-			for _, r := range rigs {
-				all.Go(func() { r.exchange(400) })
-			}
-			all.Wait()
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			if len(w.late) > 0 {
-				t.Errorf("got %d of %d responses after a later one: %v", len(w.late), w.acks, w.late[0])
-			}
-			if w.acks < 100 {
-				t.Errorf("got %d responses to look at, want many", w.acks)
-			}
-		})
-	}
+	onEach(t, func(t *testing.T, x work.Executor) {
+		w := &watch{last: map[uint32]ack{}}
+		da, db, err := OpenPair(Config{Executor: x}, Config{Executor: x,
+			Wrap: func(l link.Link) (link.Link, error) { w.Link = l; return w, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		defer db.Close()
+		defer da.Close()
+		s := standard()
+		s.cqe = 4096
+		rigs := []*rig{newRig(t, da, db, s), newRig(t, da, db, s), newRig(t, da, db, s)}
+		var all sync.WaitGroup
+		for _, r := range rigs {
+			all.Go(func() { r.exchange(400) })
+		}
+		all.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.late) > 0 {
+			t.Errorf("got %d of %d responses after a later one: %v", len(w.late), w.acks, w.late[0])
+		}
+		if w.acks < 100 {
+			t.Errorf("got %d responses to look at, want many", w.acks)
+		}
+	})
 }
 
 // exchange sends n messages from a to b, with READs in between, and checks what
@@ -138,52 +136,46 @@ func (r *rig) exchange(n int) {
 // follows it: one message at a time, from many goroutines, without timers that
 // would help.
 func TestNoMessageIsLeftBehind(t *testing.T) {
-	for _, make := range executors {
-		x := make()
-		t.Run(x.String(), func(t *testing.T) {
-			da, db := pair(t, x)
-			var all sync.WaitGroup
-			for range 4 {
-				s := standard()
-				s.timeout = 0
-				r := newRig(t, da, db, s)
-				all.Go(func() {
-					for range 300 {
-						r.b.recv(RecvWR{SG: []SGE{r.b.mr.SGE(0, 100)}})
-						r.a.send(SendWR{Opcode: WRSend, Flags: Signaled, SG: []SGE{r.a.mr.SGE(0, 100)}})
-						r.a.good(r.a.scq)
-						r.b.good(r.b.cq)
-					}
-				})
-			}
-			all.Wait()
-		})
-	}
+	onEach(t, func(t *testing.T, x work.Executor) {
+		da, db := pair(t, x)
+		var all sync.WaitGroup
+		for range 4 {
+			s := standard()
+			s.timeout = 0
+			r := newRig(t, da, db, s)
+			all.Go(func() {
+				for range 300 {
+					r.b.recv(RecvWR{SG: []SGE{r.b.mr.SGE(0, 100)}})
+					r.a.send(SendWR{Opcode: WRSend, Flags: Signaled, SG: []SGE{r.a.mr.SGE(0, 100)}})
+					r.a.good(r.a.scq)
+					r.b.good(r.b.cq)
+				}
+			})
+		}
+		all.Wait()
+	})
 }
 
 // When a send has completed its memory is the program's: what it writes there
 // must not reach the peer.
 func TestMemoryIsNotReadAfterItsCompletion(t *testing.T) {
-	for _, make := range executors {
-		x := make()
-		t.Run(x.String(), func(t *testing.T) {
-			da, db := pair(t, x)
-			r := newRig(t, da, db, standard())
-			const size = 9000
-			want := bytes.Repeat([]byte{1}, size)
-			for n := range 200 {
-				copy(r.a.mem[:size], want)
-				r.b.recv(RecvWR{SG: []SGE{r.b.mr.SGE(0, size)}})
-				r.a.send(SendWR{Opcode: WRSend, Flags: Signaled, SG: []SGE{r.a.mr.SGE(0, size)}})
-				r.a.good(r.a.scq)
-				fill(r.a.mem[:size], 77)
-				r.b.good(r.b.cq)
-				if !bytes.Equal(r.b.mem[:size], want) {
-					t.Fatalf("got bytes in message %d that were written after its completion", n)
-				}
+	onEach(t, func(t *testing.T, x work.Executor) {
+		da, db := pair(t, x)
+		r := newRig(t, da, db, standard())
+		const size = 9000
+		want := bytes.Repeat([]byte{1}, size)
+		for n := range 200 {
+			copy(r.a.mem[:size], want)
+			r.b.recv(RecvWR{SG: []SGE{r.b.mr.SGE(0, size)}})
+			r.a.send(SendWR{Opcode: WRSend, Flags: Signaled, SG: []SGE{r.a.mr.SGE(0, size)}})
+			r.a.good(r.a.scq)
+			fill(r.a.mem[:size], 77)
+			r.b.good(r.b.cq)
+			if !bytes.Equal(r.b.mem[:size], want) {
+				t.Fatalf("got bytes in message %d that were written after its completion", n)
 			}
-		})
-	}
+		}
+	})
 }
 
 // A holder keeps what was received for a while, as a slow peer does.
@@ -215,7 +207,7 @@ func (h *holder) release() {
 // holdingRig has a peer that keeps the frames of one SEND.
 func holdingRig(t *testing.T, n int) (*rig, *holder) {
 	h := new(holder)
-	x := executors[n]()
+	x := executors[n].make()
 	da, db, err := OpenPair(Config{Executor: x}, Config{Executor: x,
 		Wrap: func(l link.Link) (link.Link, error) { h.Link = l; return h, nil }})
 	if err != nil {

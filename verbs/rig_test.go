@@ -207,11 +207,21 @@ func fill(b []byte, seed int) {
 }
 
 // executors are those that every test of behaviour runs on.
-var executors = []func() work.Executor{
-	func() work.Executor { return work.NewInline() },
-	func() work.Executor { return work.NewTasklet() },
-	func() work.Executor { return work.NewWorkqueue(1) },
-	func() work.Executor { return work.NewWorkqueue(3) },
+var executors = []struct {
+	name string
+	make func() work.Executor
+}{
+	{"inline", func() work.Executor { return work.NewInline() }},
+	{"tasklet", func() work.Executor { return work.NewTasklet() }},
+	{"workqueue1", func() work.Executor { return work.NewWorkqueue(1) }},
+	{"workqueue3", func() work.Executor { return work.NewWorkqueue(3) }},
+}
+
+// onEach runs f with every executor. Who makes devices closes it.
+func onEach(t *testing.T, f func(t *testing.T, x work.Executor)) {
+	for _, e := range executors {
+		t.Run(e.name, func(t *testing.T) { f(t, e.make()) })
+	}
 }
 
 // udp opens two devices over loopback, or skips the test.
@@ -242,14 +252,13 @@ func udp(t testing.TB, x work.Executor) (a, b *Device) {
 
 // everywhere runs f with every executor over both fabrics.
 func everywhere(t *testing.T, f func(t *testing.T, da, db *Device)) {
-	for _, make := range executors {
-		x := make()
-		t.Run("memory/"+x.String(), func(t *testing.T) {
-			a, b := pair(t, x)
+	for _, e := range executors {
+		t.Run("memory/"+e.name, func(t *testing.T) {
+			a, b := pair(t, e.make())
 			f(t, a, b)
 		})
-		t.Run("udp/"+x.String(), func(t *testing.T) {
-			a, b := udp(t, make())
+		t.Run("udp/"+e.name, func(t *testing.T) {
+			a, b := udp(t, e.make())
 			f(t, a, b)
 		})
 	}
