@@ -8,6 +8,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/notify"
 )
 
 // An rcPeer is the other end of a measurement, as the client sees it.
@@ -166,7 +167,7 @@ func (r *rcRun) drive(done func() bool) error {
 		if r.a.failed != nil {
 			return r.a.failed
 		}
-		if did {
+		if did || r.a.help() {
 			idle = 0
 			continue
 		}
@@ -176,7 +177,7 @@ func (r *rcRun) drive(done func() bool) error {
 		if idle++; idle%looks == 0 && r.ctx.Err() != nil {
 			return context.Cause(r.ctx)
 		}
-		if err := r.rest(); err != nil {
+		if err := r.rest(idle); err != nil {
 			return err
 		}
 	}
@@ -184,17 +185,41 @@ func (r *rcRun) drive(done func() bool) error {
 }
 
 // rest is what the client does when there is nothing for it to do.
-func (r *rcRun) rest() error {
+func (r *rcRun) rest(idle int) error {
 	switch {
 	case r.a.test.Events && !r.a.complete():
 		return r.a.wait(r.ctx)
 	case r.a.test.Events && !r.b.complete():
 		return r.b.wait(r.ctx)
-	case r.a.port.helps && r.a.port.dev.Drive(0):
 	default:
-		runtime.Gosched()
+		r.a.spin(idle)
 	}
 	return nil
+}
+
+// A poller that has found nothing for some turns, about 50 microseconds, lets
+// goroutines that do the work have its processor. Yielding would not do: the
+// runtime looks at the network only when nothing else wants to run, and a
+// goroutine that yields always does.
+const (
+	spinTurns = 256
+	spinNap   = 20 * time.Microsecond
+)
+
+// help does some of the device's work, where a poller is to.
+func (e *rcEnd) help() bool { return e.port.helps && e.port.dev.Drive(0) }
+
+// spin is an idle turn of an end that polls. On an inline executor nobody but
+// the poller does any work, so nobody is waited for.
+func (e *rcEnd) spin(idle int) {
+	switch {
+	case e.test.Executor == "inline":
+		if idle%spinTurns == 0 {
+			runtime.Gosched() // to whoever reads the exchange
+		}
+	case idle > spinTurns:
+		notify.Nap(spinNap)
+	}
 }
 
 // mallocs returns how often the process has allocated.

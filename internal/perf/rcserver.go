@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"runtime"
 
 	"github.com/gantry-rdma/gantry/core"
 )
@@ -166,8 +165,9 @@ func (v *serving) slice(ctx context.Context, m rcMessage) error {
 // work drives the server's end until it is told to finish and has done so.
 func (v *serving) work(ctx context.Context) error {
 	finish := false
-	for !finish || !v.e.complete() {
-		if v.e.step() {
+	for idle := 0; !finish || !v.e.complete(); idle++ {
+		if v.e.step() || v.e.help() {
+			idle = 0
 			continue
 		}
 		if v.e.failed != nil {
@@ -184,7 +184,7 @@ func (v *serving) work(ctx context.Context) error {
 			}
 			continue
 		}
-		if err := v.rest(); err != nil {
+		if err := v.rest(idle); err != nil {
 			return err
 		}
 	}
@@ -214,15 +214,13 @@ func (v *serving) told(ctx context.Context, already bool) (bool, error) {
 }
 
 // rest is what the server does when there is nothing for it to do.
-func (v *serving) rest() error {
-	d := v.port.dev
+func (v *serving) rest(idle int) error {
 	switch {
 	case v.e.test.Events && !v.e.complete():
 		return v.e.wait(v.x.alive)
-	case v.e.test.Executor == "inline" && d.Drive(0):
-	case v.port.helps && d.Drive(0):
+	case v.e.test.Executor == "inline" && v.port.dev.Drive(0):
 	default:
-		runtime.Gosched()
+		v.e.spin(idle)
 	}
 	return nil
 }
