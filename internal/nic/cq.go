@@ -3,6 +3,7 @@ package nic
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -31,6 +32,8 @@ type CQ struct {
 	ch *Channel
 
 	ready atomic.Int64 // entries in the ring: what a poll looks at first
+	used  atomic.Int64 // places that are taken, by entries in the ring or on their way
+	size  atomic.Int64 // places
 	polls atomic.Uint32
 	drive atomic.Pointer[work.Inline] // what a poll drives
 
@@ -61,6 +64,7 @@ func (d *Device) NewCQ(n int, ch *Channel) (*CQ, error) {
 	}
 	d.cqs.Add(1)
 	c := &CQ{d: d, ch: ch, ring: make([]qp.CQE, size)}
+	c.size.Store(int64(size))
 	c.serve(d.exec)
 	return c, nil
 }
@@ -79,37 +83,50 @@ func (c *CQ) Cap() int {
 	return len(c.ring)
 }
 
-// push adds an entry, and raises an event if one is due. It returns false and
-// reports the overflow when the queue is full.
-func (c *CQ) push(e *qp.CQE) bool {
-	c.mu.Lock()
-	n := c.tail - c.head
-	if n == uint64(len(c.ring)) {
-		first := !c.overflow
-		c.overflow = true
-		c.mu.Unlock()
-		if first {
-			c.d.raise(Event{Kind: EventCQError, CQ: c})
-		}
-		c.d.count(countCQOverflow)
-		return false
-	}
-	c.ring[c.tail&uint64(len(c.ring)-1)] = *e
-	c.tail++
-	c.ready.Store(int64(n + 1))
-	if c.armed == armedNot {
-		c.mu.Unlock()
+// claim takes a place for one entry. It returns false and reports the overflow
+// when there is none.
+//
+// A half claims a place for each entry at once, so that it learns of an
+// overflow, and hands the entries over together at the end of its run.
+func (c *CQ) claim() bool {
+	if c.used.Add(1) <= c.size.Load() {
 		return true
 	}
-	if c.armed == armedNext || e.Solicited || e.Status != qp.StatusSuccess {
-		c.armed = armedNot
-		if c.ch != nil {
-			c.ch.push(c)
-		}
-	}
+	c.used.Add(-1)
+	c.d.count(countCQOverflow)
+	c.mu.Lock()
+	first := !c.overflow
+	c.overflow = true
 	c.mu.Unlock()
-	return true
+	if first {
+		c.d.raise(Event{Kind: EventCQError, CQ: c})
+	}
+	return false
 }
+
+// push adds entries, for which places were claimed, and raises an event if one
+// is due.
+func (c *CQ) push(entries []qp.CQE) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	mask := uint64(len(c.ring) - 1)
+	for i := range entries {
+		c.ring[c.tail&mask] = entries[i]
+		c.tail++
+	}
+	c.ready.Store(int64(c.tail - c.head))
+	if c.armed == armedNot || c.armed == armedSolicited && !slices.ContainsFunc(entries, solicits) {
+		return
+	}
+	c.armed = armedNot
+	if c.ch != nil {
+		c.ch.push(c)
+	}
+}
+
+// solicits reports whether an entry raises the event of a queue that waits for
+// solicited ones: failures do too.
+func solicits(e qp.CQE) bool { return e.Solicited || e.Status != qp.StatusSuccess }
 
 // Take returns up to n of the oldest entries, in two pieces, and locks the
 // queue until Done. It locks nothing when it returns none.
@@ -135,6 +152,7 @@ func (c *CQ) Done(n int) {
 	c.head += uint64(n)
 	c.overflow = false
 	c.ready.Store(int64(c.tail - c.head))
+	c.used.Add(int64(-n))
 	c.mu.Unlock()
 }
 
@@ -212,10 +230,13 @@ func (c *CQ) Resize(n int) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	have := int(c.tail - c.head)
-	if have > size {
-		return fmt.Errorf("resize to %d entries, holding %d: %w", n, have, ErrInvalid)
+	// The size first: whoever claims a place after the look at used sees it.
+	old := c.size.Swap(int64(size))
+	if used := c.used.Load(); used > int64(size) {
+		c.size.Store(old)
+		return fmt.Errorf("resize to %d entries, holding %d: %w", n, used, ErrInvalid)
 	}
+	have := int(c.tail - c.head)
 	ring := make([]qp.CQE, size)
 	for i := range have {
 		ring[i] = c.ring[(c.head+uint64(i))&uint64(len(c.ring)-1)]

@@ -52,6 +52,7 @@ type Device struct {
 	linkFD int          // or -1
 	circle *circle      // with inline
 	shared bool         // exec is the shared work queue
+	window int64        // packets that all queue pairs may have outstanding; 0: any number
 
 	qps    table[QP]
 	lately recent // numbers of queue pairs that are gone
@@ -62,7 +63,7 @@ type Device struct {
 	events events
 	tally  tally
 
-	pds, cqs, active atomic.Int32
+	pds, cqs atomic.Int32
 
 	atomics sync.Mutex // orders all atomic operations of peers
 
@@ -75,6 +76,11 @@ type Device struct {
 	closing atomic.Bool
 	loops   sync.WaitGroup
 }
+
+// packetOverhead is what the kernel counts for a packet in a socket buffer beside
+// its bytes, which it counts twice. The peer's buffer is taken to be like ours:
+// what does not fit is lost, and has to be sent again.
+const packetOverhead = 512
 
 // Open makes a device. Close gives it up.
 func Open(c Config) (*Device, error) {
@@ -97,6 +103,9 @@ func Open(c Config) (*Device, error) {
 	if x, ok := d.exec.(*work.Inline); ok {
 		d.inline = x
 		d.join()
+	}
+	if n := c.Link.Stats().RecvBuffer; n > 0 {
+		d.window = int64(n / (2*c.Link.MTU() + packetOverhead))
 	}
 	d.qps.init()
 	d.keys.regions.init()

@@ -10,8 +10,7 @@ import (
 // qp.Env of it.
 type sendHalf struct {
 	half
-	m      qp.Sender
-	active bool // counts among those who share the window of the device
+	m qp.Sender
 }
 
 // A recvHalf runs the responder of a queue pair, and is the qp.Env of it.
@@ -40,11 +39,7 @@ func (s *sendHalf) run(budget int) (more bool) {
 	}
 	s.giveBack()
 	more = s.m.Step(s.now, budget)
-	deadline := s.m.Deadline()
-	if s.active != (deadline != 0) {
-		s.turnActive()
-	}
-	s.d.timers.schedule(&s.half, deadline)
+	s.d.timers.schedule(&s.half, s.m.Deadline())
 	return s.end() || more
 }
 
@@ -57,16 +52,6 @@ func (s *sendHalf) obey(c uint32) {
 	}
 	if c&cmdFail != 0 {
 		s.m.Fail()
-	}
-}
-
-// turnActive joins or leaves those who share the window.
-func (s *sendHalf) turnActive() {
-	s.active = !s.active
-	if s.active {
-		s.d.active.Add(1)
-	} else {
-		s.d.active.Add(-1)
 	}
 }
 
@@ -147,22 +132,26 @@ func (h *half) TakeReceive() *qp.RecvWQE { return nil }
 // TakeReceive is part of qp.Env.
 func (r *recvHalf) TakeReceive() *qp.RecvWQE { return r.rq.take() }
 
-// CompleteSend is part of qp.Env.
-func (h *half) CompleteSend(e *qp.CQE) bool { return h.q.sendCQ.push(e) }
+// CompleteSend is part of qp.Env; a receive half has no sends.
+func (h *half) CompleteSend(e *qp.CQE) bool { return h.complete(e) }
 
 // CompleteReceive is part of qp.Env; a send half has no receives.
-func (h *half) CompleteReceive(e *qp.CQE) bool { return h.q.recvCQ.push(e) }
+func (h *half) CompleteReceive(e *qp.CQE) bool { return h.complete(e) }
 
 // CompleteReceive is part of qp.Env. The slot of the receive is free again,
 // even if its entry was lost.
 func (r *recvHalf) CompleteReceive(e *qp.CQE) bool {
 	r.rq.done.Add(1)
-	return r.q.recvCQ.push(e)
+	return r.complete(e)
 }
 
-// WindowCap is part of qp.Env: an equal share for each who has something out.
+// WindowCap is part of qp.Env: an equal share for each who waits for answers.
 func (h *half) WindowCap() int {
-	return max(h.pool.size()/max(int(h.d.active.Load()), 1), leastWindow)
+	all := int64(h.pool.size())
+	if w := h.d.window; w > 0 {
+		all = min(all, w)
+	}
+	return int(max(all/max(h.d.timers.size.Load(), 1), leastWindow))
 }
 
 // leastWindow is what a queue pair may always have out.

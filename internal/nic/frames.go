@@ -28,12 +28,9 @@ const unsent = 2
 
 // FrameBack is called by the link: it is done with the frame.
 func (o *outFrame) FrameBack(f *frame.Frame) {
-	h, epoch := o.half, o.epoch
+	h := o.half
 	wake := h.sender != nil && h.sender.FrameBack(f)
 	h.takeBack(o)
-	if epoch != unsent {
-		h.out[epoch].Add(-1)
-	}
 	if wake {
 		h.wake()
 	}
@@ -46,7 +43,7 @@ func (h *half) takeBack(o *outFrame) {
 	p := o.pool
 	h.returned.push(o, o)
 	if p.hungry.Load() || h.closed.Load() {
-		p.put(h.returned.take())
+		p.put(h.regain())
 	}
 }
 
@@ -160,7 +157,7 @@ func (p *pool) starve(h *half) *outFrame {
 	p.d.qps.all(func(q *QP) {
 		for _, o := range [...]*half{&q.send.half, &q.recv.half} {
 			if o.pool == p {
-				p.put(o.returned.take())
+				p.put(o.regain())
 			}
 		}
 	})

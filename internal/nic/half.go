@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	outBatch = 32   // frames that a half hands to the link at once
-	backlog  = 1024 // packets that wait for one half; more are dropped
+	outBatch   = 32   // frames that a half hands to the link at once
+	entryBatch = 16   // completions that a half hands to their queue at once
+	backlog    = 1024 // packets that wait for one half; more are dropped
 )
 
 // The commands that others give a half. It obeys at the start of its next run.
@@ -35,7 +36,7 @@ type half struct {
 	in       inbox         // packets that arrived
 	commands atomic.Uint32 // cmd bits
 	closed   atomic.Bool
-	out      [2]atomic.Int64 // runs in progress and frames out, by epoch
+	out      [2]atomic.Int64 // by epoch: runs in progress, frames out, frames that came back and were not regained
 	returned frameStack      // frames that came back
 
 	deadline atomic.Int64 // the machine's; see timers
@@ -59,10 +60,14 @@ type half struct {
 
 	done    [outBatch]*frame.Frame // handled, to be given back
 	handled int
+
+	cq      *CQ
+	entries [entryBatch]qp.CQE // completions that the queue does not have yet
+	ended   int                // how many
 }
 
-func (h *half) init(q *QP, x work.Executor, run work.Run) {
-	h.d, h.q = q.d, q
+func (h *half) init(q *QP, x work.Executor, cq *CQ, run work.Run) {
+	h.d, h.q, h.cq = q.d, q, cq
 	h.polled = q.d.inline != nil && x == q.d.exec
 	h.pool = &q.d.pools[0]
 	if q.segments > narrow {
@@ -144,8 +149,29 @@ func (h *half) giveBack() {
 	}
 }
 
+// complete notes a completion. It returns false when its queue is full.
+func (h *half) complete(e *qp.CQE) bool {
+	if !h.cq.claim() {
+		return false
+	}
+	h.entries[h.ended] = *e
+	if h.ended++; h.ended == len(h.entries) {
+		h.report()
+	}
+	return true
+}
+
+// report hands completions to their queue.
+func (h *half) report() {
+	if h.ended > 0 {
+		h.cq.push(h.entries[:h.ended])
+		h.ended = 0
+	}
+}
+
 // end closes a run and reports whether packets are left over.
 func (h *half) end() (more bool) {
+	h.report()
 	h.giveBack()
 	if h.queued > 0 {
 		h.flush()
@@ -184,9 +210,24 @@ func (h *half) Frame() *frame.Frame {
 	return &o.Frame
 }
 
+// regain takes the frames that came back, and no longer counts them as out.
+func (h *half) regain() *outFrame {
+	chain := h.returned.take()
+	var back [3]int64
+	for o := chain; o != nil; o = o.next {
+		back[o.epoch]++
+	}
+	for e := range h.out {
+		if back[e] != 0 {
+			h.out[e].Add(-back[e])
+		}
+	}
+	return chain
+}
+
 // refill gets free frames: those that came back to this half, or others.
 func (h *half) refill() bool {
-	chain := h.returned.take()
+	chain := h.regain()
 	if chain == nil {
 		chain = h.pool.get(frameBatch)
 	}
@@ -259,11 +300,16 @@ func (h *half) retire() {
 	h.d.forgetRoom(h)
 	h.pool.put(h.free)
 	h.free, h.kept = nil, 0
-	h.pool.put(h.returned.take())
+	h.pool.put(h.regain())
 }
 
 // idle reports whether no frame of an epoch is out, and no run in progress.
-func (h *half) idle(epoch int) bool { return h.out[epoch].Load() == 0 }
+func (h *half) idle(epoch int) bool {
+	if h.out[epoch].Load() != 0 {
+		h.pool.put(h.regain())
+	}
+	return h.out[epoch].Load() == 0
+}
 
 // An inbox holds packets for a half: one goroutine puts, one takes.
 type inbox struct {

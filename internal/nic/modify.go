@@ -54,9 +54,6 @@ func (q *QP) halt() {
 	q.send.discard()
 	q.recv.discard()
 	q.d.timers.remove(&q.send.half)
-	if q.send.active {
-		q.send.turnActive()
-	}
 }
 
 // resume lets both halves run again, without what they were told before.
@@ -178,9 +175,6 @@ func (q *QP) Destroy() error {
 	q.shut()
 	q.send.retire()
 	q.recv.retire()
-	if q.send.active {
-		q.send.turnActive()
-	}
 	if err := q.d.await(q.exec, q.quiet); err != nil {
 		return err
 	}

@@ -105,8 +105,8 @@ func (d *Device) NewQP(c QPConfig) (*QP, error) {
 	}
 	q.view.Store(&view{})
 	q.recv.rq.init(c.RecvDepth, c.RecvSGE)
-	q.send.init(q, c.Executor, q.send.run)
-	q.recv.init(q, c.Executor, q.recv.run)
+	q.send.init(q, c.Executor, c.SendCQ, q.send.run)
+	q.recv.init(q, c.Executor, c.RecvCQ, q.recv.run)
 	q.send.sender = &q.send.m
 	q.send.m.Init(&q.send, q.sq)
 	q.recv.m.Init(&q.recv, 0)

@@ -16,6 +16,7 @@ import (
 // its deadline, and learns the true one only when that instant comes.
 type timers struct {
 	next atomic.Int64 // the earliest instant in the heap, or 0
+	size atomic.Int64 // halves in the heap: those that wait, or did a moment ago
 	wake chan struct{}
 
 	mu   sync.Mutex
@@ -25,7 +26,9 @@ type timers struct {
 
 // schedule makes sure that h is woken at its deadline.
 func (t *timers) schedule(h *half, at qp.Instant) {
-	h.deadline.Store(int64(at))
+	if h.deadline.Load() != int64(at) {
+		h.deadline.Store(int64(at))
+	}
 	if at == 0 {
 		return
 	}
@@ -52,6 +55,7 @@ func (t *timers) publish() {
 	if len(t.heap) > 0 {
 		at = t.heap[0].known.Load()
 	}
+	t.size.Store(int64(len(t.heap)))
 	earlier := at != 0 && (t.next.Load() == 0 || at < t.next.Load())
 	t.next.Store(at)
 	if earlier && t.wake != nil {
