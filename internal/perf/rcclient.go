@@ -88,29 +88,41 @@ func (c *RCClient) Close() (err error) {
 // Measure carries out one test. The device and its executor are those of the
 // first one.
 func (c *RCClient) Measure(ctx context.Context, t RCTest, run RCRun, w Watch) (p RCPoint, err error) {
+	err = c.connected(ctx, t, func(r *rcRun) (err error) {
+		p, err = r.measure(run, w)
+		return err
+	})
+	return p, err
+}
+
+// connected connects both ends for a test, and lets f use them.
+func (c *RCClient) connected(ctx context.Context, t RCTest, f func(*rcRun) error) (err error) {
 	if err = t.Check(); err != nil {
-		return p, err
+		return err
 	}
 	if c.port == nil {
 		if c.port, err = openPort(&t, c.dev, 0); err != nil {
-			return p, err
+			return err
 		}
 	}
 	if err = c.x.send(rcMessage{Kind: kindTest, Test: &t}); err != nil {
-		return p, err
+		return err
 	}
 	a, err := newEnd(t, c.port, 0)
 	if err != nil {
-		return p, err
+		return err
 	}
 	defer func() { core.KeepFirst(&err, a.close()) }()
 	b := &rcRemote{x: c.x, a: a}
 	if err = b.meet(ctx); err != nil {
-		return p, err
+		return err
+	}
+	if t.Events { // whoever sleeps has to hear that the server is gone
+		ctx = c.x.alive
 	}
 	r := newRun(ctx, a, b)
 	defer r.cancel(nil)
-	return r.measure(run, w)
+	return f(r)
 }
 
 // An rcRemote is the server as the client sees it. It belongs to the client's

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gantry-rdma/gantry/internal/perf"
+)
+
+// A benchRC is the command line of gantry bench rc.
+type benchRC struct{ duration durationFlag }
+
+// What gantry bench rc measures.
+var (
+	tableQPs = []int{1, 2, 4, 16}
+	tableOps = []struct {
+		op   string
+		size int
+	}{{"write_bw", 64 << 10}, {"send_bw", 64}}
+)
+
+// manyQPs is how many queue pairs take turns.
+const manyQPs = 4096
+
+// An rcTable is what gantry bench rc prints as JSON.
+type rcTable struct {
+	Rows    []perf.ExecutorRow `json:"rows"`
+	ManyQPs perf.ManyQPs       `json:"many_qps"`
+	Setup   perf.Setup         `json:"setup"`
+}
+
+// benchRCCommand compares the executors.
+func benchRCCommand(c *console) *cobra.Command {
+	b := benchRC{duration: durationFlag(timeOfOneRow)}
+	cmd := &cobra.Command{
+		Use:   "rc",
+		Short: "the reliable connection on each executor, over 1 to 16 queue pairs",
+		Long: `Moves WRITEs of 64 KiB and SENDs of 64 bytes between two devices of this process
+over the memory fabric, with each executor in turns. The program that polls is
+one of a work queue's workers; a work queue of one works alone, and so does the
+tasklet, while the program polls. Then 4096 queue pairs have a message each.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if b.duration == 0 {
+				return usagef("--duration 0: there must be some time to measure in")
+			}
+			return b.run(cmd.Context(), c)
+		},
+	}
+	cmd.Flags().VarP(&b.duration, "duration", "D", "time of the four executors with one number of queue pairs")
+	return cmd
+}
+
+func (b *benchRC) run(ctx context.Context, c *console) (err error) {
+	t := rcTable{Setup: readSetup()}
+	each, steps := time.Duration(b.duration), len(tableOps)*len(tableQPs)+1
+	watch, end := c.watch(each * time.Duration(steps))
+	for i, o := range tableOps {
+		for k, qps := range tableQPs {
+			rows, e := perf.MeasureExecutors(ctx, o.op, o.size, qps, each, watch.Part(i*len(tableQPs)+k, 1, steps))
+			if e != nil {
+				end()
+				return e
+			}
+			t.Rows = append(t.Rows, rows...)
+		}
+	}
+	t.ManyQPs, err = perf.MeasureManyQPs(ctx, manyQPs, each, watch.Part(steps-1, 1, steps))
+	end()
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.emit(t)
+	}
+	c.printSetup(t.Setup)
+	c.printRCTable(t)
+	return nil
+}
+
+func (c *console) printRCTable(t rcTable) {
+	var rows [][]string
+	for _, r := range t.Rows {
+		size, name := sizeFlag(r.Size), r.Executor
+		if r.Workers > 0 {
+			name += "(" + strconv.Itoa(r.Workers) + ")"
+		}
+		rows = append(rows, []string{
+			r.Op, size.String(), strconv.Itoa(r.QPs), name, fixed(r.Average, 2), fixed(r.Rate, 3),
+			number(r.ToInline), number(r.ToTasklet),
+		})
+	}
+	c.table([]string{"op", "size", "QPs", "executor", "Gb/sec", "Mpps", "to inline", "to tasklet"}, rows, 1, 2, 4, 5, 6, 7)
+	m := t.ManyQPs
+	c.printf("\n%d QPs with a message of %d bytes each: %s ns a message, one QP %s ns, ratio %s\n",
+		m.QPs, m.Size, number(m.Each), number(m.OneQP), number(m.Ratio))
+}
