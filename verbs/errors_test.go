@@ -70,6 +70,14 @@ func refusals() []refusal {
 			r.b.recv(RecvWR{ID: 5, SG: []SGE{{Addr: r.b.mr.Addr(), Len: 8, LKey: r.b.mr.LKey() + 1}}})
 			return as(remote(r, 0, 8), WRSend)
 		}, all, WCRemOpErr, "key_stale"},
+	}
+}
+
+// localFaults are requests that fail before they are sent.
+func localFaults() []refusal {
+	as := func(wr SendWR, op Opcode) SendWR { wr.Opcode = op; return wr }
+	all := standard().access
+	return []refusal{
 		{"local key that is wrong", func(r *rig) SendWR {
 			wr := remote(r, 0, 8)
 			wr.SG[0].LKey++
@@ -92,7 +100,7 @@ func refusals() []refusal {
 // What is wrong is answered as the specification wants it, counted under its
 // reason, and everything behind it is flushed in order.
 func TestRefusedRequestsFailTheQueuePair(t *testing.T) {
-	for _, c := range refusals() {
+	for _, c := range append(refusals(), localFaults()...) {
 		t.Run(c.name, func(t *testing.T) {
 			for _, e := range executors {
 				da, db := pair(t, e.make())

@@ -231,6 +231,9 @@ func (c *Channel) wait(ctx context.Context) error {
 
 // waitSet waits at the descriptor, where packets arrive too.
 func (c *Channel) waitSet(ctx context.Context) error {
+	if _, err := c.FD(); err != nil { // the first socket may have come later
+		return err
+	}
 	c.waiting.Lock()
 	defer c.waiting.Unlock()
 	if ctx.Done() != nil {

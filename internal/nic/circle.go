@@ -45,6 +45,24 @@ func (d *Device) join() {
 	all := append(slices.Clone(*c.devices.Load()), d)
 	c.devices.Store(&all)
 	d.circle = c
+	c.include(d)
+}
+
+// include lets channels that have a descriptor watch the socket of d too. If
+// the kernel refuses, packets for d are found when somebody polls.
+func (c *circle) include(d *Device) {
+	if d.linkFD < 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ch := range c.channels {
+		ch.mu.Lock()
+		if ch.set != nil && !ch.closed {
+			_ = ch.set.Add(d.linkFD)
+		}
+		ch.mu.Unlock()
+	}
 }
 
 // leave undoes join.

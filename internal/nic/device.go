@@ -170,14 +170,13 @@ func (d *Device) driveIdle() {
 }
 
 // patience is how long a call waits for packets to come back from peers.
-const patience = time.Second
+const patience = qp.Instant(5 * time.Second)
 
 // await drives what is driven by polling, until done reports true: the device,
 // and x if that is an inline executor. It gives up with ErrBusy when peers do
-// not take their packets.
-func (d *Device) await(x work.Executor, done func() bool) error {
+// not take their packets before the limit.
+func (d *Device) await(x work.Executor, limit qp.Instant, done func() bool) error {
 	own, _ := x.(*work.Inline)
-	limit := instant() + qp.Instant(patience)
 	for !done() {
 		if instant() > limit {
 			return fmt.Errorf("packets have not come back from the link: %w", ErrBusy)
@@ -204,7 +203,7 @@ func (d *Device) settle() error {
 	defer d.settling.Unlock()
 	for range 2 {
 		old := int(d.epoch.Add(1)-1) & 1
-		if err := d.await(nil, func() bool { return d.settled(old) }); err != nil {
+		if err := d.await(nil, instant()+patience, func() bool { return d.settled(old) }); err != nil {
 			return err
 		}
 	}
@@ -258,16 +257,17 @@ func (d *Device) forgetRoom(h *half) {
 	}
 }
 
-// Close ends the device. Queue pairs are to be destroyed before; what is left
-// is destroyed here. Completion queues and channels may outlive it.
+// Close ends the device. Queue pairs that are left are destroyed here. Busy means
+// that some peer is slow to take packets into memory, which must stay; the
+// device is closed all the same. Completion queues and channels may outlive it.
 func (d *Device) Close() error {
 	if d.closing.Swap(true) {
 		return fmt.Errorf("device: %w", ErrClosed)
 	}
-	var errs []error
-	d.qps.all(func(q *QP) { errs = append(errs, q.Destroy()) })
 	d.rx.item.Close()
-	errs = append(errs, d.link.Close())
+	errs := []error{d.link.Close()} // frames that nobody has received come back
+	limit := instant() + patience
+	d.qps.all(func(q *QP) { errs = append(errs, q.destroy(limit)) })
 	d.timers.stop()
 	d.events.close()
 	d.loops.Wait()

@@ -56,7 +56,8 @@ func (s *sendHalf) obey(c uint32) {
 }
 
 // run is one run of the receive half. A packet that the machine does not take
-// yet stays first in line.
+// yet stays first in line. A half that got no frame does not ask to run again:
+// it is woken when there is one.
 func (r *recvHalf) run(budget int) (more bool) {
 	r.begin()
 	if r.commands.Load() != 0 && r.commands.Swap(0)&cmdFail != 0 {
@@ -73,12 +74,8 @@ func (r *recvHalf) run(budget int) (more bool) {
 	r.giveBack()
 	more = r.m.Step(r.now, budget)
 	waits := r.end()
-	return more || waits && !r.stuck()
+	return more || waits && !r.dry
 }
-
-// stuck reports whether the half cannot go on before somebody wakes it: it has
-// no frame or the link has no room.
-func (h *half) stuck() bool { return h.starving.Load() || h.queued > 0 }
 
 // Local is part of qp.Env.
 func (h *half) Local(lkey uint32, addr uint64, n int, write bool) ([]byte, bool) {

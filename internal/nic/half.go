@@ -52,7 +52,8 @@ type half struct {
 	epoch   uint8
 	pending *frame.Frame // packets to be handled, oldest first
 	free    *outFrame
-	kept    int // how many are free
+	kept    int  // how many are free
+	dry     bool // this run asked for a frame and got none
 
 	tx      [outBatch]*frame.Frame // emitted, and not taken by the link
 	queued  int
@@ -102,7 +103,7 @@ func (h *half) command(c uint32) {
 func (h *half) begin() {
 	h.epoch = uint8(h.d.epoch.Load() & 1)
 	h.out[h.epoch].Add(1)
-	h.now = h.clock()
+	h.now, h.dry = h.clock(), false
 	if h.pending == nil {
 		h.pending = h.in.take()
 	}
@@ -196,10 +197,8 @@ func (h *half) shed() {
 
 // Frame is part of qp.Env.
 func (h *half) Frame() *frame.Frame {
-	if h.queued == len(h.tx) && !h.flush() {
-		return nil
-	}
-	if h.free == nil && !h.refill() {
+	if h.queued == len(h.tx) && !h.flush() || h.free == nil && !h.refill() {
+		h.dry = true
 		return nil
 	}
 	o := h.free

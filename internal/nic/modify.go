@@ -34,7 +34,7 @@ func (q *QP) ToReset() error {
 	q.state.Store(uint32(Reset)) // again: a run may have failed meanwhile
 	q.shut()
 	defer q.resume()
-	if err := q.d.await(q.exec, q.quiet); err != nil {
+	if err := q.d.await(q.exec, instant()+patience, q.quiet); err != nil {
 		return err
 	}
 	q.post.Lock()
@@ -165,7 +165,9 @@ func (q *QP) change(f func(*qp.Responder)) {
 // Destroy ends the queue pair. When it returns, none of its packets refers to
 // any memory. Busy means that some peer is slow to take packets: it sends and
 // receives no more, but its memory must stay. Call it again then.
-func (q *QP) Destroy() error {
+func (q *QP) Destroy() error { return q.destroy(instant() + patience) }
+
+func (q *QP) destroy(limit qp.Instant) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.dead {
@@ -175,7 +177,7 @@ func (q *QP) Destroy() error {
 	q.shut()
 	q.send.retire()
 	q.recv.retire()
-	if err := q.d.await(q.exec, q.quiet); err != nil {
+	if err := q.d.await(q.exec, limit, q.quiet); err != nil {
 		return err
 	}
 	q.dead = true
