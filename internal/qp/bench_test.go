@@ -8,7 +8,7 @@ import (
 	"github.com/gantry-rdma/gantry/roce"
 )
 
-// A line is the fastest device there can be around a machine: two of them,
+// A wire is the fastest device there can be around a machine: two of them,
 // connected by handing over frames. What it takes is the machines' own time.
 type wire struct {
 	s     Sender
@@ -84,10 +84,12 @@ func newWires(tb testing.TB) (a, b *wire) {
 func (w *wire) deliver() {
 	w.out, w.spare = w.spare[:0], w.out
 	for _, f := range w.spare {
-		if isRequest(f) {
-			w.peer.r.Receive(f, 1)
-		} else {
+		if !isRequest(f) {
 			w.peer.s.Receive(f, 1)
+		} else if !w.peer.r.Receive(f, 1) {
+			w.peer.r.Step(1, 256)
+			w.peer.deliver()
+			w.peer.r.Receive(f, 1)
 		}
 		w.s.FrameBack(f)
 		f.Reset()
@@ -103,17 +105,15 @@ func turn(a *wire, op Op, size, batch int) {
 		w.SG = append(w.SG[:0], SGE{Addr: 0, Len: uint32(size)})
 	}
 	a.q.Publish()
-	for more := true; more; {
-		more = a.s.Step(1, 256)
+	for want := a.done + batch; a.done < want; {
+		a.s.Step(1, 256) // the run that sends
 		a.deliver()
 		for a.peer.r.Step(1, 256) {
 			a.peer.deliver()
 		}
-		more = len(a.peer.out) > 0 || more
 		a.peer.deliver()
-		more = len(a.out) > 0 || more
 	}
-	a.s.Step(1, 1)
+	a.s.Step(1, 256) // the run that took the answers
 }
 
 func benchmark(b *testing.B, op Op, size, batch int) {

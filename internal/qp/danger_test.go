@@ -144,7 +144,6 @@ func TestDuplicatesMoveNothing(t *testing.T) {
 // A looseEnv gives frames back on other goroutines.
 type looseEnv struct {
 	*host
-	mu   sync.Mutex
 	wake chan struct{}
 	back sync.WaitGroup
 }

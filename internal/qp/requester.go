@@ -231,7 +231,7 @@ func (s *Sender) sendPacket(w *WQE, probe bool) Wait {
 	f.Token = noRequest
 	if n > 0 {
 		f.Token = uint64(s.at.wqe)
-		w.out.Add(1)
+		w.out++
 		if !s.load(w, f, off, n) {
 			f.Handed()
 			f.Back() // as if it had been sent

@@ -186,9 +186,6 @@ func (s *Sender) begun() *WQE {
 // noRequest is the Token of a frame into no request's memory.
 const noRequest = ^uint64(0)
 
-// held marks the count of frames of a request that waits for them.
-const held = 1 << 30
-
 // FrameBack takes note that a frame is back. It may be called from any
 // goroutine. It reports whether a request waited for that, so that the
 // Sender's work item has to be woken.
@@ -196,23 +193,24 @@ func (s *Sender) FrameBack(f *frame.Frame) (wake bool) {
 	if f.Token == noRequest {
 		return false
 	}
-	return s.q.at(uint32(f.Token)).out.Add(-1) == held
+	w := s.q.at(uint32(f.Token))
+	n := w.back.Add(1)
+	return n == w.awaited.Load()
 }
 
 // idle reports whether no frame refers to the memory of w. If one does, the
-// last FrameBack will say so.
+// last FrameBack will say so: it counts first and looks at what is awaited
+// then, and here it is the other way round, so that one of the two sees the
+// other. The counts of a slot run on from request to request.
 func (w *WQE) idle() bool {
-	switch w.out.Load() {
-	case 0:
-		return true
-	case held:
-		w.out.Store(0)
+	if w.back.Load() == w.out {
 		return true
 	}
-	if w.out.Or(held)&^held != 0 {
+	w.awaited.Store(w.out)
+	if w.back.Load() != w.out {
 		return false
 	}
-	w.out.Store(0) // the last one came back in between
+	w.awaited.Store(0) // the last one came back in between
 	return true
 }
 

@@ -218,7 +218,6 @@ type end struct {
 	expect  []arrival
 	wanted  int // receives posted
 	got     int
-	inv     []uint32
 	landed  int // bytes of the landing region in use
 	invNext uint32
 	local   uint32

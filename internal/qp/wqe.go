@@ -58,11 +58,13 @@ type WQE struct {
 	SG         []SGE  // set by the poster, within the capacity it came with
 	Data       []byte // with Inline: the bytes, within the capacity it came with
 
-	first, end int64        // the packets of the message, end excluded
-	piece      int32        // packets of one READ request
-	state      wqeState     // where the request is
-	status     Status       // why it failed
-	out        atomic.Int32 // frames that refer to its memory, and held
+	first, end int64         // the packets of the message, end excluded
+	piece      int32         // packets of one READ request
+	state      wqeState      // where the request is
+	status     Status        // why it failed
+	out        uint32        // frames that ever referred to the slot's memory
+	back       atomic.Uint32 // how many of them are back
+	awaited    atomic.Uint32 // how many the Sender waits for; 0: it does not wait
 }
 
 // A RecvWQE is a posted receive. It belongs to the device; the Responder has
