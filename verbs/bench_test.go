@@ -107,3 +107,12 @@ func BenchmarkWrite(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkIdlePoll is a poll that finds nothing to do.
+func BenchmarkIdlePoll(b *testing.B) {
+	r := benchRig(b, work.NewInline(), 64)
+	var wc [1]WC
+	for b.Loop() {
+		r.a.scq.Poll(wc[:])
+	}
+}

@@ -39,8 +39,8 @@ func (p *PD) Dealloc() error { return numbered(p.n.Free()) }
 
 // An MR is a registered memory region.
 type MR struct {
-	pd *PD
-	n  *nic.MR
+	d *Device
+	n *nic.MR
 }
 
 // RegMR registers b. Peers get at it with its RKey and the rights in access;
@@ -54,7 +54,7 @@ func (p *PD) RegMR(b []byte, access Access) (*MR, error) {
 	if err != nil {
 		return nil, numbered(err)
 	}
-	return &MR{pd: p, n: n}, nil
+	return &MR{d: p.d, n: n}, nil
 }
 
 // LKey returns the key for the scatter entries of work requests.
@@ -99,19 +99,13 @@ func (m *MR) Rereg(c Rereg) error {
 		n.Access = &a
 	}
 	if c.PD != nil {
-		if c.PD.d != m.pd.d {
+		if c.PD.d != m.d {
 			return invalid("protection domain of another device")
 		}
 		n.PD = c.PD.n
 	}
 	n.Mem = c.Mem
-	if err := m.n.Reregister(n); err != nil {
-		return numbered(err)
-	}
-	if c.PD != nil {
-		m.pd = c.PD
-	}
-	return nil
+	return numbered(m.n.Reregister(n))
 }
 
 // Dereg makes the key invalid. When it returns nil, no packet refers to the

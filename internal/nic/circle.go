@@ -14,7 +14,7 @@ import (
 // of them drives all, so they share the time too, as the driver last saw it.
 type circle struct {
 	x       *work.Inline
-	now     atomic.Int64
+	now     atomic.Int64 // 0: somebody else drives the executor, or nobody does
 	devices atomic.Pointer[[]*Device]
 
 	sleepers atomic.Int32 // channels that are asleep
@@ -38,7 +38,6 @@ func (d *Device) join() {
 	c := circles.of[d.inline]
 	if c == nil {
 		c = &circle{x: d.inline}
-		c.now.Store(int64(instant()))
 		c.devices.Store(new([]*Device))
 		circles.of[d.inline] = c
 	}
@@ -163,6 +162,7 @@ func (c *circle) drive(n, budget int, enough func() bool) (did bool) {
 			break
 		}
 	}
+	c.now.Store(0)
 	if c.sleepers.Load() != 0 && c.x.Ready() {
 		c.alarm()
 	}

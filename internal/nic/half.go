@@ -115,7 +115,9 @@ func (h *half) begin() {
 // clock returns the time: that of whoever drives, if somebody does.
 func (h *half) clock() qp.Instant {
 	if h.polled {
-		return qp.Instant(h.d.circle.now.Load())
+		if now := h.d.circle.now.Load(); now != 0 {
+			return qp.Instant(now)
+		}
 	}
 	return instant()
 }
