@@ -88,6 +88,17 @@ func (c *circle) look() {
 	}
 }
 
+// expects reports whether something may be due that is not queued: then it is
+// worth the time to look.
+func (c *circle) expects() bool {
+	for _, d := range *c.devices.Load() {
+		if d.linkFD >= 0 || d.timers.next.Load() != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // deadline returns the earliest instant at which a device has something to do,
 // or 0.
 func (c *circle) deadline() qp.Instant {
@@ -153,6 +164,9 @@ func (c *circle) alarm() {
 // drive runs what is queued, up to n rounds, until enough reports true. What
 // is left then is for those who sleep: this driver may be the last to come.
 func (c *circle) drive(n, budget int, enough func() bool) (did bool) {
+	if !c.x.Ready() && !c.expects() {
+		return false
+	}
 	c.look()
 	for range n {
 		if !c.x.Drive(budget) {
