@@ -151,6 +151,9 @@ func TestPairConfigIsMadeToFit(t *testing.T) {
 // TestTheDataPathAllocatesNothing covers Send, Recv and Give of each link.
 func TestTheDataPathAllocatesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, a, b Link) {
+		if f, ok := a.(*Faulty); ok && f.f.Delay > 0 {
+			t.Skip("a timer sends what is delayed, and the runtime may have to make its goroutine")
+		}
 		frames := make([]*frame.Frame, 16)
 		var pool sendPool
 		for i := range frames {

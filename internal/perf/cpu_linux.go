@@ -80,13 +80,13 @@ func cpuTime(who int) time.Duration {
 func waitReadable(fd int) error {
 	set := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for {
-		n, err := unix.Poll(set[:], 5000)
+		n, err := unix.Poll(set[:], 60_000)
 		switch {
 		case err == unix.EINTR:
 		case err != nil:
 			return fmt.Errorf("poll: %w: %w", core.ErrOperatingSystem, err)
 		case n == 0:
-			return fmt.Errorf("no wake-up for five seconds: %w", core.ErrTimeOut)
+			return fmt.Errorf("no wake-up for a minute: %w", core.ErrTimeOut)
 		default:
 			return nil
 		}
