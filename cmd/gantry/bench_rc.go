@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/internal/perf"
 )
 
@@ -28,7 +30,7 @@ const manyQPs = 4096
 // An rcTable is what gantry bench rc prints as JSON.
 type rcTable struct {
 	Rows    []perf.ExecutorRow `json:"rows"`
-	ManyQPs perf.ManyQPs       `json:"many_qps"`
+	ManyQPs *perf.ManyQPs      `json:"many_qps"` // null if that failed
 	Setup   perf.Setup         `json:"setup"`
 }
 
@@ -67,17 +69,19 @@ func (b *benchRC) run(ctx context.Context, c *console) (err error) {
 			t.Rows = append(t.Rows, rows...)
 		}
 	}
-	t.ManyQPs, err = perf.MeasureManyQPs(ctx, manyQPs, each, watch.Part(steps-1, 1, steps))
-	end()
-	if err != nil {
-		return err
+	many, err := perf.MeasureManyQPs(ctx, manyQPs, each, watch.Part(steps-1, 1, steps))
+	if end(); err != nil {
+		err = fmt.Errorf("%d queue pairs with a message each: %w", manyQPs, err) // after the table
+	} else {
+		t.ManyQPs = &many
 	}
 	if c.json {
-		return c.emit(t)
+		core.KeepFirst(&err, c.emit(t))
+		return err
 	}
 	c.printSetup(t.Setup)
 	c.printRCTable(t)
-	return nil
+	return err
 }
 
 func (c *console) printRCTable(t rcTable) {
@@ -93,7 +97,8 @@ func (c *console) printRCTable(t rcTable) {
 		})
 	}
 	c.table([]string{"op", "size", "QPs", "executor", "Gb/sec", "Mpps", "to inline", "to tasklet"}, rows, 1, 2, 4, 5, 6, 7)
-	m := t.ManyQPs
-	c.printf("\n%d QPs with a message of %d bytes each: %s ns a message, one QP %s ns, ratio %s\n",
-		m.QPs, m.Size, number(m.Each), number(m.OneQP), number(m.Ratio))
+	if m := t.ManyQPs; m != nil {
+		c.printf("\n%d QPs with a message of %d bytes each: %s ns a message, one QP %s ns, ratio %s\n",
+			m.QPs, m.Size, number(m.Each), number(m.OneQP), number(m.Ratio))
+	}
 }

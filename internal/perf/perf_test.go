@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -16,7 +17,12 @@ import (
 	"github.com/gantry-rdma/gantry/dma"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(peerVariable) != "" {
+		os.Exit(bePeer())
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // short is enough time for every measurement to run its fewest rounds.
 const short = 30 * time.Millisecond

@@ -71,7 +71,7 @@ func (t *RCTest) Fill() {
 	}
 	setDefault(&t.QPs, 1)
 	setDefault(&t.SendDepth, t.depth())
-	setDefault(&t.RecvDepth, 2*t.SendDepth)
+	setDefault(&t.RecvDepth, min(2*t.SendDepth, maxRCDepth))
 	setDefault(&t.MTU, 4096)
 	setDefault(&t.Moderation, min(100, max(1, t.SendDepth/4)))
 	setDefault(&t.Outstanding, 16)

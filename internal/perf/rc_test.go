@@ -1,24 +1,266 @@
 package perf
 
 import (
+	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
+
+// loopback returns an address of which this process and no other has the port
+// of RoCE, and a few after it.
+func loopback(last byte) netip.Addr {
+	n := os.Getpid()
+	return netip.AddrFrom4([4]byte{127, byte(64 + n>>8&63), byte(n), last})
+}
+
+// skipWithout skips the test if err says that this system has no such device.
+func skipWithout(t *testing.T, err error) {
+	t.Helper()
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EADDRINUSE) {
+		t.Skipf("no UDP fabric on %v: %v", loopback(1), err)
+	}
+}
+
+// testOf returns a small test, with some parameters set by f.
+func testOf(op string, f func(*RCTest)) RCTest {
+	t := NewRCTest(op)
+	t.Size, t.Executor, t.Seed = 3000, "inline", 42
+	if f != nil {
+		f(&t)
+	}
+	t.Fill()
+	return t
+}
+
+var fabrics = []RCDevice{{Fabric: FabricMemory}, {Fabric: FabricUDP, Addr: loopback(1)}}
+
+// verified returns how many messages a test has compared, and checks that what
+// it has measured makes sense.
+func verified(t *testing.T, p RCPoint) uint64 {
+	t.Helper()
+	if p.Latency != nil {
+		wantPositive(t, p.Latency, "allocs_per_op", "retransmits", "lost", "stdev_us")
+		if l := p.Latency; l.Min > l.Typical || l.Typical > l.P99 || l.P99 > l.P999 || l.P999 > l.Max*1.001 {
+			t.Errorf("quantiles out of order: %+v", l)
+		}
+		wantNoAllocs(t, p.Latency.AllocsPerOp)
+		return p.Latency.Verified
+	}
+	wantPositive(t, p.Bandwidth, "allocs_per_op", "retransmits", "lost")
+	if p.Bandwidth.Peak < p.Bandwidth.Average {
+		t.Errorf("the peak is below the average: %+v", p.Bandwidth)
+	}
+	return p.Bandwidth.Verified
+}
 
 func TestRCEveryOperation(t *testing.T) {
 	for _, op := range RCOps {
 		for _, x := range []string{"inline", "tasklet", "workqueue"} {
-			t.Run(fmt.Sprintf("memory/%s/%s", op, x), func(t *testing.T) {
-				test := NewRCTest(op)
-				test.Size, test.Executor, test.Workers = 3000, x, 2
-				test.Fill()
-				run := RCRun{Duration: short, Device: RCDevice{Fabric: FabricMemory}}
-				r, err := MeasureRC(t.Context(), test, run, nil)
-				t.Logf("%+v", r)
+			for _, d := range fabrics {
+				t.Run(fmt.Sprintf("%s/%s/%s", op, x, d.Fabric), func(t *testing.T) {
+					test := testOf(op, func(t *RCTest) { t.Executor, t.Workers = x, 2 })
+					p, err := MeasureRC(t.Context(), test, RCRun{Iterations: 60, Device: d}, nil)
+					skipWithout(t, err)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if got := verified(t, p); got < 60 {
+						t.Errorf("%d messages verified, want at least 60", got)
+					}
+					if p.Post <= 0 {
+						t.Errorf("a post takes %v ns", p.Post)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestRCParameters(t *testing.T) {
+	for name, f := range map[string]func(*RCTest){
+		"one byte":        func(t *RCTest) { t.Size = 1 },
+		"odd size":        func(t *RCTest) { t.Size = 12345 },
+		"large":           func(t *RCTest) { t.Size = 1 << 20 },
+		"small packets":   func(t *RCTest) { t.MTU, t.Size = 256, 1000 },
+		"16 QPs":          func(t *RCTest) { t.QPs = 16 },
+		"depth of one":    func(t *RCTest) { t.SendDepth = 1 },
+		"odd depths":      func(t *RCTest) { t.SendDepth, t.RecvDepth = 13, 7 },
+		"lists":           func(t *RCTest) { t.SendDepth, t.List = 10, 4 },
+		"each completes":  func(t *RCTest) { t.Moderation = 1 },
+		"few complete":    func(t *RCTest) { t.SendDepth, t.Moderation = 32, 32 },
+		"inline":          func(t *RCTest) { t.Size, t.Inline = 100, 128 },
+		"both directions": func(t *RCTest) { t.Both, t.QPs = true, 3 },
+		"events":          func(t *RCTest) { t.Events, t.Executor = true, "workqueue" },
+		"inline events":   func(t *RCTest) { t.Events = true },
+		"duplex events":   func(t *RCTest) { t.Events, t.Both, t.Executor = true, true, "tasklet" },
+		"unverified":      func(t *RCTest) { t.Verify = false },
+	} {
+		for _, op := range []string{"send_bw", "write_bw"} {
+			t.Run(op+"/"+name, func(t *testing.T) {
+				test := testOf(op, f)
+				p, err := MeasureRC(t.Context(), test, RCRun{Iterations: 100, Device: fabrics[0]}, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
+				if b := p.Bandwidth; b.Checked != test.Verify || (b.Verified > 0) != test.Verify {
+					t.Errorf("checked %v, %d messages, want %v", b.Checked, b.Verified, test.Verify)
+				}
+				want := 100 * test.QPs
+				if test.Both {
+					want *= 2
+				}
+				if p.Bandwidth.Iterations != want {
+					t.Errorf("%d messages, want %d", p.Bandwidth.Iterations, want)
+				}
 			})
 		}
+	}
+	test := testOf("atomic_bw", func(t *RCTest) { t.Atomic = compareAndSwap; t.Outstanding = 1 })
+	if _, err := MeasureRC(t.Context(), test, RCRun{Iterations: 100, Device: fabrics[0]}, nil); err != nil {
+		t.Errorf("compare and swap: %v", err)
+	}
+	test = testOf("send_lat", func(t *RCTest) { t.Events, t.Executor = true, "workqueue" })
+	if _, err := MeasureRC(t.Context(), test, RCRun{Iterations: 100, Device: fabrics[0]}, nil); err != nil {
+		t.Errorf("latency with events: %v", err)
+	}
+}
+
+// A byte that is not what it should be is found, wherever it comes from.
+func TestRCVerifyFindsWrongBytes(t *testing.T) {
+	for _, op := range RCOps {
+		for _, each := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/each=%v", op, each), func(t *testing.T) {
+				var wrong *WrongContents
+				err := inProcess(t.Context(), testOf(op, nil), fabrics[0], func(r *rcRun) error {
+					r.slice(5, each)
+					if r.failed != nil {
+						t.Errorf("before anything is wrong: %v", r.failed)
+					}
+					a, b := r.a, r.b.(rcLocal).e
+					only := a.layout.start(9) + 2999 // the last byte of message 9, which no other has
+					switch {
+					case a.test.IsAtomic():
+						word := b.region[b.layout.word(0):]
+						binary.NativeEndian.PutUint64(word, binary.NativeEndian.Uint64(word)+1)
+					case a.test.pulls():
+						b.region[only] ^= 1
+					default:
+						a.region[only] ^= 1
+					}
+					r.slice(5, each)
+					return r.failed
+				})
+				if !errors.As(err, &wrong) {
+					t.Fatalf("got error %v, want WrongContents", err)
+				}
+				want := WrongContents{QP: 0, Message: 9, Offset: 2999, Got: wrong.Want ^ 1, Want: wrong.Want}
+				if strings.HasPrefix(op, "atomic") {
+					want = WrongContents{QP: 0, Message: 5, Offset: wrong.Offset, Got: wrong.Got, Want: wrong.Want}
+				}
+				if *wrong != want {
+					t.Errorf("got %v, want %v", wrong, &want)
+				}
+			})
+		}
+	}
+}
+
+// What a slot had one lap ago is never right.
+func TestRCVerifyFindsWhatHasNotArrived(t *testing.T) {
+	for _, op := range []string{"send_bw", "write_bw"} {
+		var wrong *WrongContents
+		err := inProcess(t.Context(), testOf(op, nil), fabrics[0], func(r *rcRun) error {
+			b := r.b.(rcLocal).e
+			r.slice(3*b.layout.slots, false)
+			b.flows[0].arrived++ // one more than there were
+			return b.verify()
+		})
+		if !errors.As(err, &wrong) {
+			t.Errorf("%s: got error %v, want WrongContents", op, err)
+		}
+	}
+}
+
+func TestRCRepairsABadNetwork(t *testing.T) {
+	for _, d := range fabrics {
+		for _, op := range []string{"send_bw", "write_bw", "read_bw", "atomic_bw", "send_lat"} {
+			t.Run(d.Fabric+"/"+op, func(t *testing.T) {
+				test := testOf(op, func(t *RCTest) {
+					t.Faults.Loss, t.Faults.Dup, t.Faults.Reorder, t.Faults.Corrupt = 0.02, 0.01, 0.01, 0.01
+					t.Faults.Seed, t.Timeout = 7, 10
+				})
+				p, err := MeasureRC(t.Context(), test, RCRun{Iterations: 200, Device: d}, nil)
+				skipWithout(t, err)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if verified(t, p) == 0 {
+					t.Error("nothing was verified")
+				}
+				if b := p.Bandwidth; b != nil && (b.Lost == 0 || b.Retransmits == 0) {
+					t.Errorf("%d packets lost and %d retransmits, want some of both", b.Lost, b.Retransmits)
+				}
+			})
+		}
+	}
+}
+
+func TestRCTestsAreChecked(t *testing.T) {
+	for name, f := range map[string]func(*RCTest){
+		"operation":      func(t *RCTest) { t.Op = "send" },
+		"size":           func(t *RCTest) { t.Size = -1 },
+		"qp":             func(t *RCTest) { t.QPs = maxRCQPs + 1 },
+		"tx-depth":       func(t *RCTest) { t.SendDepth = 1 << 20 },
+		"rx-depth":       func(t *RCTest) { t.RecvDepth = -5 },
+		"cq-mod":         func(t *RCTest) { t.SendDepth, t.Moderation = 4, 5 },
+		"inline_size":    func(t *RCTest) { t.Inline = 1 << 20 },
+		"outs":           func(t *RCTest) { t.Outstanding = 1000 },
+		"post_list":      func(t *RCTest) { t.SendDepth, t.List = 4, 5 },
+		"qp-timeout":     func(t *RCTest) { t.Timeout = 32 },
+		"retry_count":    func(t *RCTest) { t.RetryCount = 8 },
+		"mtu":            func(t *RCTest) { t.MTU = 1500 },
+		"atomic_type":    func(t *RCTest) { t.Atomic = "ADD" },
+		"bidirectional":  func(t *RCTest) { t.Op, t.Both = "read_bw", true },
+		"qp 2":           func(t *RCTest) { t.Op, t.QPs = "send_lat", 2 },
+		"executor":       func(t *RCTest) { t.Executor = "gpu" },
+		"workers":        func(t *RCTest) { t.Workers = -1 },
+		"loss":           func(t *RCTest) { t.Faults.Loss = 1.5 },
+		"size 107374182": func(t *RCTest) { t.Size, t.SendDepth = 1<<30, 1<<13 },
+	} {
+		test := testOf("write_bw", f)
+		err := test.Check()
+		if !errors.Is(err, ErrRCParameter) || !strings.HasPrefix(err.Error(), name) {
+			t.Errorf("%s: got error %v", name, err)
+		}
+		if _, err := MeasureRC(t.Context(), test, RCRun{Iterations: 1, Device: fabrics[0]}, nil); !errors.Is(err, ErrRCParameter) {
+			t.Errorf("%s: measuring got error %v", name, err)
+		}
+	}
+}
+
+func TestRCStopsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	start := time.Now()
+	time.AfterFunc(50*time.Millisecond, cancel)
+	_, err := MeasureRC(ctx, testOf("write_bw", nil), RCRun{Duration: time.Hour, Device: fabrics[0]}, nil)
+	if err == nil || time.Since(start) > 10*time.Second {
+		t.Errorf("got error %v after %v", err, time.Since(start))
+	}
+}
+
+func TestIdleQPTakesLittle(t *testing.T) {
+	got, err := MeasureIdleQP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !raceEnabled && (got < 1000 || got > 16<<10) {
+		t.Errorf("an idle queue pair takes %.0f bytes, want at most 16 KiB", got)
 	}
 }

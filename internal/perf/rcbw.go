@@ -48,7 +48,7 @@ func (r *rcRun) bandwidth(run RCRun, w Watch) (res RCResult, err error) {
 // takeTurns runs the contenders, for a time or for a number of messages.
 func (r *rcRun) takeTurns(run RCRun, w Watch, all ...*contender) (err error) {
 	if run.Iterations > 0 {
-		err = takeCounted(r.ctx, run.Iterations*len(r.a.flows), w, all...)
+		err = takeCounted(r.ctx, run.Iterations, len(r.a.flows), w, all...)
 	} else {
 		err = takeTurns(r.ctx, run.Duration*(verifyEvery-1)/verifyEvery, rcSlice, w, all...)
 	}

@@ -20,13 +20,8 @@ const postRounds = 51
 // holds; what they cause is done afterwards.
 func (r *rcRun) postCost() (float64, error) {
 	e, f := r.a, &r.a.flows[0]
-	list := e.test.List
-	e.test.List = e.test.SendDepth
-	e.prepare(0)
-	defer func() {
-		e.test.List = list
-		e.prepare(0)
-	}()
+	e.prepare(0, e.test.SendDepth)
+	defer e.prepare(0, e.test.List)
 	ns := make([]float64, 0, postRounds)
 	for range postRounds {
 		if r.ctx.Err() != nil {

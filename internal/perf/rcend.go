@@ -192,7 +192,7 @@ func (e *rcEnd) connectFlow(i int, mtu roce.MTU) error {
 	if err != nil {
 		return err
 	}
-	e.prepare(i)
+	e.prepare(i, t.List)
 	if e.receives {
 		e.postReceives(i, t.RecvDepth)
 		if e.failed != nil {

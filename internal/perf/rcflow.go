@@ -27,11 +27,12 @@ const (
 	numberOf  = fenceBit - 1
 )
 
-// prepare fills in all that does not depend on the number of a message.
-func (e *rcEnd) prepare(i int) {
+// prepare makes n work requests, with all that does not depend on the number of
+// a message.
+func (e *rcEnd) prepare(i, n int) {
 	f, t := &e.flows[i], &e.test
-	f.wrs = make([]verbs.SendWR, t.List)
-	f.sge = make([]verbs.SGE, t.List)
+	f.wrs = make([]verbs.SendWR, n)
+	f.sge = make([]verbs.SGE, n)
 	for k := range f.wrs {
 		f.sge[k] = verbs.SGE{Len: uint32(t.Size), LKey: e.mr.LKey()}
 		f.wrs[k] = verbs.SendWR{

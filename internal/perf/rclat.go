@@ -13,7 +13,6 @@ func (r *rcRun) latency(run RCRun, w Watch) (res RCLatency, err error) {
 	if err != nil {
 		return res, err
 	}
-	r.trips = newLatencies()
 	c := &contender{run: r.timed, warm: r.trips.Reset, least: 8}
 	if err = r.takeTurns(run, w, c); err != nil {
 		return res, err

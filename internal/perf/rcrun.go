@@ -77,6 +77,9 @@ func newRun(ctx context.Context, a *rcEnd, b rcPeer) *rcRun {
 	if near, ok := b.(rcLocal); ok && !a.test.pulls() {
 		r.slots = near.e.region
 	}
+	if a.test.IsLatency() {
+		r.trips = newLatencies()
+	}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	return r
 }

@@ -57,10 +57,11 @@ func takeTurns(ctx context.Context, d, longest time.Duration, w Watch, all ...*c
 	return takeRounds(ctx, rounds, w, nil, all...)
 }
 
-// takeCounted is takeTurns for n operations of each contender.
-func takeCounted(ctx context.Context, n int, w Watch, all ...*contender) error {
+// takeCounted is takeTurns for n times the given number of operations of each
+// contender.
+func takeCounted(ctx context.Context, n, times int, w Watch, all ...*contender) error {
 	rounds := min(fewestRounds, n)
-	return takeRounds(ctx, rounds, w, func(i int) int { return n*(i+1)/rounds - n*i/rounds }, all...)
+	return takeRounds(ctx, rounds, w, func(i int) int { return times * (n*(i+1)/rounds - n*i/rounds) }, all...)
 }
 
 // takeRounds runs the rounds. With many, round i has slices of many(i).

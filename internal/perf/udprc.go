@@ -56,7 +56,6 @@ func (s *udpStream) besideRC(t UDPTest, bare []*contender, w Watch) (res *UDPRat
 		return nil, err
 	}
 	err = s.withRC(t.RC.Addr.Next().Next(), send, func(r *rcRun) error {
-		r.trips = newLatencies()
 		rc := &contender{run: r.timed, least: 64, warm: r.trips.Reset}
 		if err := takeTurns(r.ctx, half, rcSlice, w.Part(1, 1, 2), ping, rc); err != nil {
 			return err
