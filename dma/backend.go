@@ -75,7 +75,9 @@ func (b *backend) Submit(t *core.Task) error {
 	return nil
 }
 
-// push cuts m into parts and queues them. The queue has room for every task.
+// push cuts m into parts and queues them. The queue has room for the parts of
+// every task; but a lane that is interrupted while it takes a part keeps its
+// place in the ring until it goes on, however few parts are left.
 func (b *backend) push(m *Memcpy) {
 	size, each := m.plan.size, m.plan.size
 	if n := len(b.lanes); n > 1 && size >= splitAbove {
@@ -87,7 +89,9 @@ func (b *backend) push(m *Memcpy) {
 	off := 0
 	for range m.plan.parts {
 		n := min(each, size-off)
-		b.parts.Push(part{task: m, off: off, n: n})
+		for !b.parts.Push(part{task: m, off: off, n: n}) {
+			runtime.Gosched()
+		}
 		off += n
 	}
 }

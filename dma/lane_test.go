@@ -91,3 +91,32 @@ func TestInlineCopiesNotAheadOfTheCallbacks(t *testing.T) {
 		}
 	}
 }
+
+// A fullQueue refuses as a ring does while one who takes from it is
+// interrupted.
+type fullQueue struct {
+	queue[part]
+	refusals int
+}
+
+func (q *fullQueue) Push(p part) bool {
+	if q.refusals > 0 {
+		q.refusals--
+		return false
+	}
+	return q.queue.Push(p)
+}
+
+// A ring with many takers can be full with room to spare. No part is lost.
+func TestNoPartIsLostInAFullQueue(t *testing.T) {
+	x := work.NewWorkqueue(2)
+	r := newRig(t, x, 4, 4<<20)
+	r.want("start", r.dma.Start(), nil)
+	full := &fullQueue{queue: r.dma.parts}
+	r.dma.parts = full
+	for i := range 4 {
+		full.refusals = 3
+		r.want("submit", r.alloc(r.src(0, 256<<10, 1), r.dst((i+1)*256<<10, 256<<10, 1)).Submit(), nil)
+	}
+	r.run(4)
+}

@@ -2,6 +2,7 @@ package link
 
 import (
 	"math"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -31,7 +32,14 @@ type copied struct {
 }
 
 // FrameBack puts the copy back into stock.
-func (c *copied) FrameBack(*frame.Frame) { c.home.free.Push(c) }
+//
+// The ring has a place for every copy, but one who is interrupted while he
+// takes a copy keeps his place until he goes on.
+func (c *copied) FrameBack(*frame.Frame) {
+	for !c.home.free.Push(c) {
+		runtime.Gosched()
+	}
+}
 
 // kept are the copies of frames that are not sent yet. All but FrameBack runs
 // under the lock of the owner.

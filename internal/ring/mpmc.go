@@ -37,7 +37,10 @@ func NewMPMC[T any](n int) *MPMC[T] {
 	return r
 }
 
-// Push adds v and reports whether there was room.
+// Push adds v and reports whether there was room. A consumer that is
+// interrupted between its claim and its read keeps its place: until it goes on,
+// a ring may be full that holds next to nothing. So a Push that "cannot" fail,
+// because there are never more values than places, can.
 func (r *MPMC[T]) Push(v T) bool {
 	for {
 		pos := r.tail.Load()
