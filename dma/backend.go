@@ -110,13 +110,20 @@ func (b *backend) Flush() {
 
 // Poll reports a task, or does work of the executor if it can.
 func (b *backend) Poll(budget int) bool {
-	if t := b.finished(); t != nil {
-		b.report(t)
-		return true
-	}
-	if b.driver == nil || !b.driver.Drive(budget) {
-		b.yield()
-		return false
+	if b.executor == nil {
+		// Each call reports what it finished, so nothing waits from before.
+		if !b.alone.Drive(budget) {
+			return false
+		}
+	} else {
+		if t := b.finished(); t != nil {
+			b.report(t)
+			return true
+		}
+		if b.driver == nil || !b.driver.Drive(budget) {
+			b.yield()
+			return false
+		}
 	}
 	if t := b.finished(); t != nil {
 		b.report(t)
