@@ -132,7 +132,7 @@ func (t *RCTest) promise() time.Duration {
 }
 
 // fenced reports whether an end cannot know by itself when it may verify its
-// memory: see rcEnd.sendFences.
+// memory: see rcEnd.handOver.
 func (t *RCTest) fenced() bool { return t.Verify && (t.Op == "write_bw" || t.IsAtomic()) }
 
 // atomicSize is what an atomic works on.

@@ -157,7 +157,7 @@ func (b *rcRemote) meet(ctx context.Context) error {
 	return b.a.connect(*m.Hello)
 }
 
-func (b *rcRemote) begin(n int, each bool) error {
+func (b *rcRemote) announce(n int, each bool) error {
 	b.asked, b.answered = false, false
 	err := b.x.send(rcMessage{Kind: kindBegin, N: n, Each: each})
 	if err == nil {
@@ -166,9 +166,10 @@ func (b *rcRemote) begin(n int, each bool) error {
 	return err
 }
 
-func (b *rcRemote) step() bool    { return false }
-func (b *rcRemote) moved() bool   { return true }
-func (b *rcRemote) expectFences() {} // the server does so when it is to finish
+func (b *rcRemote) begin(int, bool) {} // it has begun, behind its fences
+func (b *rcRemote) step() bool      { return false }
+func (b *rcRemote) moved() bool     { return true }
+func (b *rcRemote) handOver()       {} // the server does so when it begins and when it is to finish
 
 // complete asks the server to finish, once, and reports whether it has.
 func (b *rcRemote) complete() bool {

@@ -39,10 +39,9 @@ func (r *rcRun) postCost() (float64, error) {
 // postWave posts n messages and times that, lets them complete and verifies.
 // The other flows move as many.
 func (r *rcRun) postWave(f *flow, n int) (time.Duration, error) {
-	if err := r.b.begin(n, false); err != nil {
-		return 0, err
+	if r.begin(n, false); r.failed != nil {
+		return 0, r.failed
 	}
-	r.a.begin(n, false)
 	if r.a.test.IsLatency() {
 		f.goal += uint64(n)
 		r.a.left += n

@@ -166,8 +166,20 @@ func (e *rcEnd) postReceives(i, n int) {
 	}
 }
 
-// A fence is an empty SEND behind the messages of a flow. When it has arrived,
-// so have they, and the other end may look at its memory.
+// handOver brings the memory of the targets from those who verify it to those
+// who write to it, before the messages of a slice, and back behind them.
+//
+// A fence does that: an empty SEND for each flow. When it has arrived, so have
+// the messages before it, and it does not arrive before the other end has
+// posted the receive for it.
+func (e *rcEnd) handOver() {
+	if e.target {
+		e.expectFences()
+	}
+	if e.sends {
+		e.sendFences()
+	}
+}
 
 // expectFences posts a receive for one fence of each flow.
 func (e *rcEnd) expectFences() {

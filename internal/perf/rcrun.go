@@ -13,7 +13,10 @@ import (
 
 // An rcPeer is the other end of a measurement, as the client sees it.
 type rcPeer interface {
-	begin(n int, each bool) error
+	// announce tells it of a slice before memory changes hands, and begin
+	// lets it begin.
+	announce(n int, each bool) error
+	begin(n int, each bool)
 	// step does some of its work, if that is done in this process, and reports
 	// whether there was any.
 	step() (did bool)
@@ -23,8 +26,8 @@ type rcPeer interface {
 	// known; complete also whether the fences behind them are.
 	moved() bool
 	complete() bool
-	// expectFences prepares for them.
-	expectFences()
+	// handOver is that of its end.
+	handOver()
 	// wait blocks until something arrives at it, if that is in this process.
 	wait(ctx context.Context) error
 	// verify compares its memory with what has been sent.
@@ -36,11 +39,12 @@ type rcPeer interface {
 // An rcLocal is an end in the same process.
 type rcLocal struct{ e *rcEnd }
 
-func (l rcLocal) begin(n int, each bool) error   { l.e.begin(n, each); return l.e.failed }
+func (l rcLocal) announce(int, bool) error       { return nil }
+func (l rcLocal) begin(n int, each bool)         { l.e.begin(n, each) }
 func (l rcLocal) fault() error                   { return l.e.failed }
 func (l rcLocal) moved() bool                    { return l.e.moved() }
 func (l rcLocal) complete() bool                 { return l.e.complete() }
-func (l rcLocal) expectFences()                  { l.e.expectFences() }
+func (l rcLocal) handOver()                      { l.e.handOver() }
 func (l rcLocal) wait(ctx context.Context) error { return l.e.wait(ctx) }
 func (l rcLocal) verify() error                  { return l.e.verify() }
 
@@ -107,11 +111,9 @@ func (r *rcRun) slice(n int, each bool) (did int, took time.Duration) {
 	if each && r.a.test.Op == "write_bw" { // nobody is told of each, so none is overwritten
 		per = min(per, r.a.layout.slots)
 	}
-	if err := r.b.begin(per, each); err != nil {
-		r.fail(err)
+	if r.begin(per, each); r.failed != nil {
 		return n, untilFailed
 	}
-	r.a.begin(per, each)
 	did = per * flows
 	if r.a.test.Both {
 		did *= 2
@@ -125,6 +127,23 @@ func (r *rcRun) slice(n int, each bool) (did int, took time.Duration) {
 	}
 	r.finish()
 	return did, took
+}
+
+// begin begins a slice at both ends.
+func (r *rcRun) begin(per int, each bool) {
+	r.fail(r.b.announce(per, each))
+	r.handOver()
+	r.b.begin(per, each)
+	r.a.begin(per, each)
+}
+
+// handOver lets the memory change hands, if somebody verifies it.
+func (r *rcRun) handOver() {
+	if r.a.test.fenced() && r.failed == nil {
+		r.b.handOver()
+		r.a.handOver()
+		r.fail(r.drive(func() bool { return r.a.fences == 0 }))
+	}
 }
 
 // move moves per messages on each flow.
@@ -146,11 +165,9 @@ func (r *rcRun) finish() {
 	if r.failed != nil {
 		return
 	}
-	if r.a.test.fenced() {
-		r.b.expectFences()
-		r.a.sendFences()
-	}
-	r.fail(r.drive(func() bool { return r.b.complete() && r.a.complete() })) // the other end first: it wants to know
+	r.b.complete() // it has to know before memory changes hands
+	r.handOver()
+	r.fail(r.drive(func() bool { return r.b.complete() && r.a.complete() }))
 	if r.failed == nil {
 		r.fail(r.a.verify())
 	}

@@ -149,6 +149,7 @@ func (v *serving) slice(ctx context.Context, m rcMessage) error {
 	if m.N < 1 || m.N > maxRCSlice {
 		return fmt.Errorf("it begins with %d messages: %w", m.N, ErrRCPeer)
 	}
+	v.handOver()
 	v.e.begin(m.N, m.Each)
 	if err := v.x.send(rcMessage{Kind: kindBegun}); err != nil {
 		return err
@@ -160,6 +161,12 @@ func (v *serving) slice(ctx context.Context, m rcMessage) error {
 		return err
 	}
 	return v.x.send(rcMessage{Kind: kindFinished, Verified: v.e.verified, Traffic: v.port.traffic()})
+}
+
+func (v *serving) handOver() {
+	if v.e.test.fenced() {
+		v.e.handOver()
+	}
 }
 
 // work drives the server's end until it is told to finish and has done so.
@@ -179,9 +186,7 @@ func (v *serving) work(ctx context.Context) error {
 		}
 		if told {
 			finish = true
-			if v.e.target && v.e.test.fenced() {
-				v.e.expectFences()
-			}
+			v.handOver()
 			continue
 		}
 		if err := v.rest(idle); err != nil {

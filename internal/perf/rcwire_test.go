@@ -109,7 +109,7 @@ func TestRCClientGoesAway(t *testing.T) {
 	addr, ended := served(t)
 	c := dialed(t, addr)
 	err := c.connected(t.Context(), testOf("send_bw", nil), func(r *rcRun) error {
-		if err := r.b.begin(10, false); err != nil {
+		if err := r.b.announce(10, false); err != nil {
 			return err
 		}
 		c.x.close()
