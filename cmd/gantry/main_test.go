@@ -42,6 +42,9 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("GANTRY_TRACE", "1")           // a panic is not to be hidden
 			e.Setenv("GORACE", "atexit_sleep_ms=0") // else each process takes a second
+			for name, value := range perfPlaces() {
+				e.Setenv(name, value)
+			}
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -69,10 +69,11 @@ takes all parameters from one client and ends with it; with HOST it is that
 client. Flags have perftest's letters. What arrives is compared with what was
 sent, unless --check=false.
 
-A device has an address and owns UDP port 4791 on it. By default a server takes
-the address at which the client reaches it, and a client the one from which it
-does; on loopback it is 127.0.0.1 for the server and 127.0.0.2 for the client.
-In one process it is 127.0.0.1, and the next one for the second end.`,
+A device has an address, which --addr chooses, and owns UDP port 4791 on it. A
+server waits there, by default on 127.0.0.1, so another machine reaches only one
+that was told its address. A client takes the address from which it reaches the
+server, but 127.0.0.2 where that is the server's own. In one process the second
+end has the next address.`,
 		Example: `  gantry perf
   gantry perf send_lat --executor inline
   gantry perf write_bw --fabric memory -q 16 --executor workqueue --workers 2
@@ -177,13 +178,19 @@ func (p *perfFlags) client(ctx context.Context, c *console, doc *perfDocument) (
 func (p *perfFlags) serve(ctx context.Context, c *console, doc *perfDocument) error {
 	doc.Fabric = perf.FabricUDP
 	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(p.port)))
+	// Only where the device is: a test on loopback is nobody else's business.
+	host := "127.0.0.1"
+	if a := p.run.Device.Addr; a.IsValid() {
+		host = a.String()
+	}
+	at := net.JoinHostPort(host, strconv.Itoa(p.port))
+	l, err := lc.Listen(ctx, "tcp", at)
 	if err != nil {
-		return fmt.Errorf("listen on TCP port %d: %w: choose another port with -p, at both ends", p.port, err)
+		return fmt.Errorf("listen on TCP %s: %w: choose another port with -p, at both ends", at, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
-	c.notef("waiting for a client on TCP port %d", l.Addr().(*net.TCPAddr).Port)
+	c.notef("waiting for a client on TCP %v", l.Addr())
 	conn, err := l.Accept()
 	_ = l.Close() // one client is served
 	if err != nil {

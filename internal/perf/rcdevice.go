@@ -112,18 +112,16 @@ func openPorts(t *RCTest, d RCDevice) (a, b *rcPort, err error) {
 	return a, b, nil
 }
 
-// explainOpen says what to do about an address that cannot be had.
+// explainOpen says what to do about an address that cannot be had. What was
+// asked and found, the device says itself.
 func explainOpen(a netip.Addr, err error) error {
-	advice := ""
 	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		advice = ": another program, or the kernel's rdma_rxe, has it; choose another address with --addr"
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		advice = ": this machine has no such address; choose one of its own with --addr"
+	case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("%w; --addr chooses one", err)
 	case errors.Is(err, errors.ErrUnsupported):
-		advice = ": this system has no UDP fabric; --fabric memory works everywhere"
+		return fmt.Errorf("open a device on %v: %w: this system has no UDP fabric; --fabric memory works everywhere", a, err)
 	}
-	return fmt.Errorf("open a device on %v, UDP port 4791: %w%s", a, err, advice)
+	return err
 }
 
 // close gives up the device. The executor may be shared: see closeExecutor.
