@@ -37,7 +37,6 @@ type perfFlags struct {
 	addr      string
 	pcap, out string
 	cm, freq  bool
-	seed      uint64
 }
 
 // How long one row takes if the user does not say.

@@ -18,7 +18,6 @@ type RCClient struct {
 	x    *exchange
 	dev  RCDevice
 	port *rcPort
-	with RCTest // what port was opened for
 }
 
 // patience is how long a client tries again to reach a server that is not there
@@ -166,10 +165,11 @@ func (b *rcRemote) announce(n int, each bool) error {
 	return err
 }
 
-func (b *rcRemote) begin(int, bool) {} // it has begun, behind its fences
-func (b *rcRemote) step() bool      { return false }
-func (b *rcRemote) moved() bool     { return true }
-func (b *rcRemote) handOver()       {} // the server does so when it begins and when it is to finish
+func (b *rcRemote) begin(int, bool)    {} // it has begun, behind its fences
+func (b *rcRemote) step() bool         { return false }
+func (b *rcRemote) behind(*rcEnd) bool { return false }
+func (b *rcRemote) moved() bool        { return true }
+func (b *rcRemote) handOver()          {} // the server does so when it begins and when it is to finish
 
 // complete asks the server to finish, once, and reports whether it has.
 func (b *rcRemote) complete() bool {

@@ -21,6 +21,7 @@ type rcEnd struct {
 	sends    bool // it posts messages
 	receives bool // it posts receives
 	echoes   bool // it answers each message with one
+	awaits   bool // it has to know of each message that it is done
 	target   bool // its memory is written, and it does not hear of it
 
 	pd       *verbs.PD
@@ -32,12 +33,13 @@ type rcEnd struct {
 	flows    []flow
 	far      rcHello // what the other end has said
 
-	ready  []int32 // flows that may post, oldest first from head on
-	head   int
-	wc     [64]verbs.WC
-	left   int  // messages that are to complete or to arrive
-	fences int  // the same of fences
-	each   bool // verify each message when it arrives
+	ready    []int32 // flows that may post, oldest first from head on
+	head     int
+	wc       [64]verbs.WC
+	left     int  // messages that are to complete or to arrive
+	fences   int  // the same of fences
+	signaled int  // completions that are to come from the send queues
+	each     bool // verify each message when it arrives
 
 	word     [atomicSize]byte
 	verified uint64 // messages whose every byte was compared
@@ -66,6 +68,7 @@ func newEnd(t RCTest, p *rcPort, number uint64) (*rcEnd, error) {
 	second := number == 1
 	e.echoes = second && t.IsLatency() && !t.oneSided()
 	e.sends = !second || t.Both || e.echoes
+	e.awaits = t.IsLatency() && t.pulls()
 	e.receives = !t.oneSided() && (second || t.Both || t.IsLatency())
 	e.target = (t.Op == "write_bw" || t.IsAtomic()) && (second || t.Both)
 	if err := e.allocate(); err != nil {

@@ -15,6 +15,7 @@ type flow struct {
 	rwr []verbs.RecvWR // one for each slot
 
 	goal, posted, done uint64 // messages: that are to be posted, are, have completed
+	last               uint64 // messages, when the slice is over
 	recvs, got         uint64 // receives: that are posted, have completed
 	arrived, since     uint64 // messages that have to be in the slots, and of them those of earlier slices
 	queued             bool   // it is in the list of those that are ready
@@ -77,8 +78,9 @@ func (e *rcEnd) build(i int, f *flow, k int, m uint64) {
 	w, from, slot := &f.wrs[k], e.layout.start(m), e.layout.slot(i, m)
 	w.ID = uint64(i)<<flowShift | m
 	w.Flags = 0
-	if (m+1)%uint64(e.test.Moderation) == 0 || m+1 == f.goal {
+	if (m+1)%uint64(e.test.Moderation) == 0 || m+1 == f.last || e.awaits {
 		w.Flags = verbs.Signaled
+		e.signaled++
 	}
 	switch w.Opcode {
 	case verbs.WRRDMARead:
@@ -198,5 +200,6 @@ func (e *rcEnd) sendFences() {
 			e.refused(i, "post", err)
 		}
 		e.fences++
+		e.signaled++
 	}
 }

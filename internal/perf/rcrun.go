@@ -28,6 +28,9 @@ type rcPeer interface {
 	complete() bool
 	// handOver is that of its end.
 	handOver()
+	// behind reports whether it has to answer, in this process, before anything
+	// arrives at the client.
+	behind(a *rcEnd) bool
 	// wait blocks until something arrives at it, if that is in this process.
 	wait(ctx context.Context) error
 	// verify compares its memory with what has been sent.
@@ -46,6 +49,7 @@ func (l rcLocal) moved() bool                    { return l.e.moved() }
 func (l rcLocal) complete() bool                 { return l.e.complete() }
 func (l rcLocal) handOver()                      { l.e.handOver() }
 func (l rcLocal) wait(ctx context.Context) error { return l.e.wait(ctx) }
+func (l rcLocal) behind(a *rcEnd) bool           { return l.e.echoes && l.e.flows[0].got < a.flows[0].posted }
 func (l rcLocal) verify() error                  { return l.e.verify() }
 
 // step is for ends that have completions to take. What else there is to do is
@@ -207,6 +211,8 @@ func (r *rcRun) drive(done func() bool) error {
 // rest is what the client does when there is nothing for it to do.
 func (r *rcRun) rest(idle int) error {
 	switch {
+	case r.a.test.Events && r.b.behind(r.a):
+		return r.b.wait(r.ctx)
 	case r.a.test.Events && !r.a.complete():
 		return r.a.wait(r.ctx)
 	case r.a.test.Events && !r.b.complete():

@@ -27,25 +27,17 @@ func (s *RCServer) Serve(ctx context.Context, conn net.Conn) (points []RCPoint, 
 			core.KeepFirst(&err, closePorts(v.port))
 		}
 	}()
-	for {
-		var m rcMessage
-		if m, err = v.next(ctx); err == nil && m.Kind == kindEnd {
-			return m.Points, v.test, nil
-		}
-		for err == nil && m.Kind == kindTest {
-			m, err = v.serve(ctx, m)
-		}
-		if err == nil && m.Kind == kindEnd {
-			return m.Points, v.test, nil
-		}
-		if err == nil {
-			err = fmt.Errorf("it says %q, want a test: %w", m.Kind, ErrRCPeer)
-		}
-		if ctx.Err() == nil {
-			_ = v.x.send(rcMessage{Kind: kindError, Error: err.Error()}) // it may have gone
-		}
-		return nil, v.test, err
+	m, err := v.next(ctx)
+	for err == nil && m.Kind == kindTest {
+		m, err = v.serve(ctx, m)
 	}
+	if err == nil && m.Kind != kindEnd {
+		err = fmt.Errorf("it says %q, want a test: %w", m.Kind, ErrRCPeer)
+	}
+	if err != nil && ctx.Err() == nil {
+		_ = v.x.send(rcMessage{Kind: kindError, Error: err.Error()}) // it may have gone
+	}
+	return m.Points, v.test, err
 }
 
 // A serving is a server with a client.

@@ -28,6 +28,7 @@ func (e *rcEnd) begin(n int, each bool) {
 			e.left += n
 		}
 		f.since = f.arrived
+		f.last = f.posted + uint64(n)
 		if e.target {
 			f.arrived += uint64(n)
 		}
@@ -60,14 +61,14 @@ func (e *rcEnd) outstanding() bool {
 // did anything. What fails is in e.failed.
 func (e *rcEnd) step() (did bool) {
 	did = e.post()
-	if e.sends {
+	if e.signaled > 0 {
 		n := e.scq.Poll(e.wc[:])
 		for i := range e.wc[:n] {
 			e.sent(&e.wc[i])
 		}
 		did = did || n > 0
 	}
-	if e.receives || e.target && e.fences > 0 {
+	if e.left > 0 && e.receives || e.target && e.fences > 0 {
 		n := e.rcq.Poll(e.wc[:])
 		for i := range e.wc[:n] {
 			e.received(&e.wc[i])
@@ -79,6 +80,7 @@ func (e *rcEnd) step() (did bool) {
 
 // sent takes the completion of a message and of those before it that had none.
 func (e *rcEnd) sent(w *verbs.WC) {
+	e.signaled--
 	i, m := int(w.ID>>flowShift), w.ID&numberOf
 	if w.Status != verbs.WCSuccess {
 		e.broken(i, w)
