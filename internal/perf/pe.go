@@ -134,9 +134,7 @@ func (v *taskCalls) free(t *dma.Memcpy) { v.check(t.Free()) }
 func (v *taskCalls) alloc(i int) *dma.Memcpy {
 	p := &v.rig.pairs[i]
 	t, err := v.rig.dma.AllocMemcpy(p.src, p.dst)
-	if err != nil {
-		v.check(err)
-	}
+	v.check(err)
 	return t
 }
 
@@ -192,9 +190,7 @@ func (v *taskCalls) submits(n int, try bool) (did int, took time.Duration) {
 			}
 		}
 		took += time.Since(start)
-		if err != nil {
 		v.check(err)
-	}
 		v.done = 0
 		v.progress(callsAtOnce)
 		did += callsAtOnce
