@@ -70,8 +70,10 @@ type Device struct {
 	epoch    atomic.Uint32 // see settle
 	settling sync.Mutex
 
-	roomMu sync.Mutex
-	room   *half // wait for room in the link
+	roomMu  sync.Mutex
+	room    *half // the first and the last of those that wait for room in the link
+	roomEnd *half
+	cramped atomic.Int32 // how many they are
 
 	closing atomic.Bool
 	loops   sync.WaitGroup
@@ -218,27 +220,51 @@ func (d *Device) settled(epoch int) bool {
 	return all
 }
 
+// roomWakes is how many halves are woken when the link has room. To wake all of
+// thousands would only have them take the room from each other, again and
+// again, while the timers of the rest run out. Each half that has sent what it
+// had wakes the next: see passRoom.
+const roomWakes = 32
+
 // awaitRoom wakes h when the link has room again.
 func (d *Device) awaitRoom(h *half) {
 	d.count(countNoRoom)
 	d.roomMu.Lock()
 	defer d.roomMu.Unlock()
-	if !h.cramped {
-		h.cramped = true
-		h.nextRoom, d.room = d.room, h
+	if h.cramped {
+		return
+	}
+	h.cramped, h.nextRoom = true, nil
+	if d.room == nil {
+		d.room = h
+	} else {
+		d.roomEnd.nextRoom = h
+	}
+	d.roomEnd = h
+	d.cramped.Add(1)
+}
+
+// roomAgain is called by the link when it has room.
+func (d *Device) roomAgain() { d.wakeCramped(roomWakes) }
+
+// passRoom is called by a half that has nothing left to send.
+func (d *Device) passRoom() {
+	if d.cramped.Load() > 0 {
+		d.wakeCramped(1)
 	}
 }
 
-// roomAgain is called by the link when it has room. Waking runs nothing, so
-// the lock may be held.
-func (d *Device) roomAgain() {
+// wakeCramped wakes up to n of those that wait for room, the oldest first.
+// Waking runs nothing, so the lock may be held.
+func (d *Device) wakeCramped(n int) {
 	d.roomMu.Lock()
 	defer d.roomMu.Unlock()
-	for h := d.room; h != nil; h = h.nextRoom {
-		h.cramped = false
+	for ; d.room != nil && n > 0; n-- {
+		h := d.room
+		d.room, h.nextRoom, h.cramped = h.nextRoom, nil, false
+		d.cramped.Add(-1)
 		h.wake()
 	}
-	d.room = nil
 }
 
 // forgetRoom takes h, which goes away, from those who wait for room.
@@ -249,12 +275,20 @@ func (d *Device) forgetRoom(h *half) {
 		return
 	}
 	h.cramped = false
-	for at := &d.room; *at != nil; at = &(*at).nextRoom {
-		if *at == h {
-			*at = h.nextRoom
-			return
-		}
+	d.cramped.Add(-1)
+	var before *half
+	for at := d.room; at != h; at = at.nextRoom {
+		before = at
 	}
+	if before == nil {
+		d.room = h.nextRoom
+	} else {
+		before.nextRoom = h.nextRoom
+	}
+	if d.roomEnd == h {
+		d.roomEnd = before
+	}
+	h.nextRoom = nil
 }
 
 // Close ends the device. Queue pairs that are left are destroyed here. Busy means

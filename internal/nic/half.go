@@ -179,6 +179,9 @@ func (h *half) end() (more bool) {
 	if h.queued > 0 {
 		h.flush()
 	}
+	if h.queued == 0 {
+		h.d.passRoom()
+	}
 	if h.kept > frameKeep {
 		h.shed()
 	}
