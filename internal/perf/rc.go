@@ -189,7 +189,7 @@ func (t *RCTest) checkMore() error {
 		return fmt.Errorf("qp %d: latency is measured on one queue pair: %w", t.QPs, ErrRCParameter)
 	case !slices.Contains([]string{"inline", "tasklet", "workqueue"}, t.Executor):
 		return fmt.Errorf("executor %q: inline, tasklet and workqueue are possible: %w", t.Executor, ErrRCParameter)
-	case layoutOf(t).bytes > maxRCMemory:
+	case layoutOf(t).bytes < 0 || int64(layoutOf(t).bytes) > maxRCMemory: // an int of 32 bits may overflow
 		return fmt.Errorf("size %d: %d queue pairs with %d messages each would take %d bytes, %d are possible: %w",
 			t.Size, t.QPs, t.SendDepth, layoutOf(t).bytes, int64(maxRCMemory), ErrRCParameter)
 	}

@@ -133,7 +133,7 @@ func (v *serving) meet(ctx context.Context) error {
 }
 
 // maxRCSlice is the most messages of a queue pair that a client may begin with.
-const maxRCSlice = 1 << 32
+const maxRCSlice = 1 << 30
 
 // slice does the server's part of one: until the client wants to finish and
 // all has arrived.
