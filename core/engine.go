@@ -140,9 +140,6 @@ func (e *Engine) Inflight() int {
 	return n
 }
 
-// Contexts returns the number of connected contexts.
-func (e *Engine) Contexts() int { return len(e.contexts) }
-
 // report tells the application of t: at once, or after the callback that runs.
 func (e *Engine) report(t transition) {
 	e.pending = append(e.pending, t)

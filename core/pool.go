@@ -48,10 +48,6 @@ func (p *TaskPool[T, P]) Configure(ok, fail func(P), n, limit int) error {
 // Size returns the configured number of tasks, 0 before Configure.
 func (p *TaskPool[T, P]) Size() int { return p.size }
 
-// At returns the task in slot i, whoever owns it: for the backend, which keeps
-// what it needs in it.
-func (p *TaskPool[T, P]) At(i int) P { return &p.tasks[i] }
-
 // Of returns the task whose header t is.
 func (p *TaskPool[T, P]) Of(t *Task) P { return &p.tasks[t.slot] }
 

@@ -32,6 +32,7 @@ func (b *backend) Start() error {
 		b.reports.init(n)
 		b.sized = n
 	}
+	b.reports.settle()
 	return nil
 }
 

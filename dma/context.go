@@ -149,6 +149,7 @@ func (d *Context) SetOrderedCompletions(on bool) error {
 		return fmt.Errorf("dma: set ordered completions: %d tasks are in flight: %w", n, core.ErrBadState)
 	}
 	d.reports.ordered = on
+	d.reports.settle()
 	return nil
 }
 

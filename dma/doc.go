@@ -9,9 +9,9 @@
 //
 // # Where the copying happens
 //
-// An executor of package work decides: see [Context.SetExecutor]. The default
-// is an inline executor of the context's own, which copies inside Progress, at
-// most 256 KiB a call. A tasklet copies on a goroutine; a work queue on
+// An executor of package work decides: see [Context.SetExecutor]. Without one
+// tasks are copied inside Progress, at most 256 KiB a call, as on an inline
+// executor. A tasklet copies on a goroutine; a work queue on
 // several, and splits large copies over them. A copy is read and written by
 // nobody else in the meantime, so the result is the same.
 //

@@ -98,6 +98,34 @@ func TestOrderedCompletionsComeInOrder(t *testing.T) {
 	})
 }
 
+// The order begins when it is asked for, whatever was submitted before, and on
+// which executor.
+func TestOrderCanBeAskedForLater(t *testing.T) {
+	onEvery(t, 4, 4096, func(t *testing.T, r *rig) {
+		queue := work.NewWorkqueue(2)
+		t.Cleanup(queue.Close)
+		done := 0
+		copies := func() {
+			for range 3 {
+				r.want("submit", r.alloc(r.src(0, 64, 1), r.dst(1024, 64, 1)).Submit(), nil)
+				done++
+				r.run(done)
+			}
+		}
+		r.want("start", r.dma.Start(), nil)
+		copies()
+		r.want("ordered", r.dma.SetOrderedCompletions(true), nil)
+		copies()
+		r.want("shut down", r.dma.Shutdown(t.Context()), nil)
+		own := r.dma.Executor()
+		r.want("executor", r.dma.SetExecutor(queue), nil)
+		r.want("start", r.dma.Start(), nil)
+		copies()
+		r.want("shut down", r.dma.Shutdown(t.Context()), nil)
+		r.want("executor", r.dma.SetExecutor(own), nil)
+	})
+}
+
 // A stop in the middle of the traffic, at any moment, loses no task.
 func TestStopUnderLoadLosesNothing(t *testing.T) {
 	rounds := 300

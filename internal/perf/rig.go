@@ -36,7 +36,7 @@ type pair struct {
 }
 
 // newRig makes a rig with pairs of size bytes each and n tasks that call done.
-// The executor is closed with the rig; nil is the context's own inline one.
+// The executor is closed with the rig; nil is none: the context copies inside Progress.
 func newRig(x work.Executor, size, pairs, n int, done func(*dma.Memcpy)) (*rig, error) {
 	r := &rig{executor: x}
 	if x != nil {
