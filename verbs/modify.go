@@ -1,8 +1,6 @@
 package verbs
 
 import (
-	"fmt"
-
 	"github.com/gantry-rdma/gantry/internal/frame"
 	"github.com/gantry-rdma/gantry/internal/qp"
 )
@@ -31,19 +29,12 @@ func (q *QP) Modify(a QPAttr, mask AttrMask) error {
 	if draining && to != StateErr && to != StateReset {
 		return invalid("modify to %v while draining", to)
 	}
-	if from == StateSQD && mask&fixed != 0 {
-		return fmt.Errorf("modify attributes %#x in SQD: %w", uint32(mask&fixed), EOPNOTSUPP)
-	}
 	if err := q.check(&a, mask); err != nil {
 		return err
 	}
 	q.keep(&a, mask)
 	return q.move(from, to, mask)
 }
-
-// fixed are the attributes of a connection that verbs can change in SQD, and
-// this device cannot: go through RESET.
-const fixed = AttrAV | AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxQPRdAtomic | AttrMaxDestRdAtomic
 
 // check looks at the values of the attributes.
 func (q *QP) check(a *QPAttr, mask AttrMask) error {
@@ -132,16 +123,38 @@ func (q *QP) move(from, to QPState, mask AttrMask) error {
 			q.n.ToRTS(q.sender())
 		}
 	}
-	if mask&AttrAccess != 0 {
-		q.n.SetAccess(qp.Access(q.attr.Access))
-	}
-	if mask&AttrMinRNRTimer != 0 {
-		q.n.SetMinRNRTimer(q.attr.MinRNRTimer)
-	}
+	q.adjust(from, mask)
 	if from == StateSQD && to == StateRTS {
 		q.n.Resume()
 	}
 	return nil
+}
+
+// ofSender are the attributes that the send half alone needs to know.
+const ofSender = AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxQPRdAtomic
+
+// adjust changes a queue pair that is connected. What belongs to its send half
+// may change in SQD alone, when nothing is outstanding.
+func (q *QP) adjust(from QPState, mask AttrMask) {
+	a := &q.attr
+	if mask&AttrAccess != 0 {
+		q.n.SetAccess(qp.Access(a.Access))
+	}
+	if mask&AttrMinRNRTimer != 0 {
+		q.n.SetMinRNRTimer(a.MinRNRTimer)
+	}
+	if from != StateSQD {
+		return
+	}
+	if mask&AttrMaxDestRdAtomic != 0 {
+		q.n.SetMaxDestRdAtomic(a.MaxDestRdAtomic)
+	}
+	if mask&AttrAV != 0 {
+		q.n.Redirect(frame.Addr{IP: a.AV.DGID})
+	}
+	if mask&ofSender != 0 {
+		q.n.SetSender(q.sender())
+	}
 }
 
 func (q *QP) responder() qp.ResponderConfig {

@@ -155,6 +155,44 @@ func (q *QP) SetMinRNRTimer(t roce.RNRTimer) {
 	q.change(func(m *qp.Responder) { m.SetMinRNRTimer(t) })
 }
 
+// SetMaxDestRdAtomic changes how many READs and atomics of the peer are
+// remembered.
+func (q *QP) SetMaxDestRdAtomic(n uint8) {
+	q.change(func(m *qp.Responder) { m.SetMaxDestRdAtomic(n) })
+	q.remembered = max(q.remembered, int(n))
+}
+
+// SetSender changes what a drained send queue allows: see [qp.Sender.Change].
+func (q *QP) SetSender(c qp.SenderConfig) {
+	q.changeDrained(func(m *qp.Sender) { m.Change(c) })
+}
+
+// Redirect goes on with a peer that has another address. The send queue is
+// drained: what the send half still has for the link are packets sent once
+// more, whose answers came.
+func (q *QP) Redirect(peer frame.Addr) {
+	peer.Port = roce.Port
+	q.changeDrained(func(m *qp.Sender) {
+		q.send.discard()
+		m.Redirected()
+		for {
+			old := q.view.Load()
+			v := *old
+			v.peer = peer
+			if q.view.CompareAndSwap(old, &v) {
+				return
+			}
+		}
+	})
+}
+
+// changeDrained touches the sender between two of its runs.
+func (q *QP) changeDrained(f func(*qp.Sender)) {
+	q.send.item.Disable()
+	f(&q.send.m)
+	q.send.enable()
+}
+
 // change touches the responder between two of its runs.
 func (q *QP) change(f func(*qp.Responder)) {
 	q.recv.item.Disable()

@@ -28,6 +28,19 @@ func (s *resources) add(x resource) {
 	s.count = min(s.count+1, s.limit)
 }
 
+// resize goes on with another limit, and with the newest.
+func (s *resources) resize(limit int) {
+	kept := make([]resource, max(limit, len(s.ring)))
+	n := min(s.count, limit)
+	for i := range n {
+		kept[i] = s.ring[(s.next-n+i+s.limit)%s.limit]
+	}
+	*s = resources{ring: kept, limit: limit, count: n}
+	if n < limit {
+		s.next = n
+	}
+}
+
 // find returns the newest that has psn in its answer, or nil.
 func (s *resources) find(psn roce.PSN) *resource {
 	for i := 1; i <= s.count; i++ {

@@ -120,6 +120,13 @@ func (r *Responder) SetAccess(a Access) { r.cfg.Access = a }
 // SetMinRNRTimer changes how long a peer is told to wait.
 func (r *Responder) SetMinRNRTimer(t roce.RNRTimer) { r.cfg.MinRNRTimer = t }
 
+// SetMaxDestRdAtomic changes how many READs and atomics are remembered. The
+// newest of those that were are still known.
+func (r *Responder) SetMaxDestRdAtomic(n uint8) {
+	r.cfg.MaxDestRdAtomic = n
+	r.saved.resize(int(n))
+}
+
 // SetTrace sets whom to tell about each step; nil: nobody.
 func (r *Responder) SetTrace(t Trace) { r.trace = t }
 

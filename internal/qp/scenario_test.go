@@ -31,7 +31,8 @@ var update = flag.Bool("update", false, "write what the scenarios print into the
 //	delay [A|B] psn= by=
 //	stop [A|B]                 the host receives nothing any more; go ends that
 //	forge [A|B] OP psn= len= at= of= key= code= pad= ask   a packet that A did not send
-//	fail|drain|resume|reset|start [A|B], invalidate [A|B] key=, word [A|B] at= is=
+//	fail|drain|resume|redirect|reset|start [A|B], invalidate [A|B] key=, word [A|B] at= is=
+//	change [A|B] timeout= retry= rnr= rdatomic= probe= destrd=   as set, in between
 //	cap [A|B] n=               the device's cap of the window
 //	turn [A|B] budget=         one run of both halves
 //	step                       all that happens now
@@ -231,6 +232,12 @@ func (g *stage) do(verb string, a args) {
 		h.s.Drain()
 	case "resume":
 		h.s.Resume()
+	case "change": // what follows is as for set
+		g.set(n, a)
+		h.s.Change(*g.send[n])
+		h.r.SetMaxDestRdAtomic(g.recv[n].MaxDestRdAtomic)
+	case "redirect":
+		h.s.Redirected()
 	case "reset":
 		h.s.Reset()
 		h.r.Reset()

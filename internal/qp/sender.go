@@ -144,6 +144,23 @@ func (s *Sender) Resume() {
 	}
 }
 
+// Change takes over from c what may change while the queue is drained: Timeout,
+// RetryCount, RNRRetry, MaxRdAtomic and Probe. They count for what is sent from
+// now on.
+func (s *Sender) Change(c SenderConfig) {
+	o := &s.cfg
+	o.Timeout, o.RetryCount, o.RNRRetry = c.Timeout, c.RetryCount, c.RNRRetry
+	o.MaxRdAtomic, o.Probe = c.MaxRdAtomic, c.Probe
+	s.retry.refill(o)
+}
+
+// Redirected forgets how much the path carries and how long it is: it leads
+// elsewhere now. The queue is drained.
+func (s *Sender) Redirected() {
+	s.window.open(s.cfg.MaxWindow)
+	s.pace.trip, s.pace.spread, s.pace.timed = 0, 0, none
+}
+
 // Fail goes to the error state: what is queued or will be is flushed by Step.
 func (s *Sender) Fail() {
 	if s.state != Stopped {
