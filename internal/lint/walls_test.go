@@ -29,6 +29,8 @@ var may = map[string][]string{
 	"internal/notify":  {},
 	"internal/sys":     {},
 	"internal/testkit": {},
+	"internal/script":  {"roce"},
+	"internal/peer":    {"roce", "verbs", "internal/script", "internal/sys"},
 	"internal/perf":    {"*"},
 	"internal/probe":   {"internal/sys"},
 	"internal/lint":    {},

@@ -1,0 +1,92 @@
+package peer
+
+import (
+	"fmt"
+
+	"github.com/gantry-rdma/gantry/internal/script"
+	"github.com/gantry-rdma/gantry/verbs"
+)
+
+// of returns one of the two completion queues.
+func (t *Target) of(receives bool) *queue {
+	if receives {
+		return &t.recv
+	}
+	return &t.send
+}
+
+// Poll implements script.Target.
+func (t *Target) Poll(receives bool) (script.Completion, bool) {
+	var wc [1]verbs.WC
+	q := t.of(receives)
+	if q.cq == nil || q.cq.Poll(wc[:]) == 0 {
+		return script.Completion{}, false
+	}
+	w := wc[0]
+	c := script.Completion{
+		ID: w.ID, Status: w.Status.String(), Op: w.Opcode.String(),
+		Values: map[string]uint64{"len": uint64(w.ByteLen), "src": uint64(w.SrcQP)},
+	}
+	if w.Flags&verbs.WCWithImm != 0 {
+		c.Values["imm"] = uint64(w.Imm)
+	}
+	if w.Flags&verbs.WCWithInv != 0 {
+		c.Values["inv"] = uint64(w.Imm)
+	}
+	return c, true
+}
+
+// Counter implements script.Target.
+func (t *Target) Counter(name string) (uint64, bool) {
+	for _, c := range t.dev.Counters() {
+		if c.Name == name {
+			return c.Value, true
+		}
+	}
+	return 0, false
+}
+
+// State implements script.Target.
+func (t *Target) State() string { return t.qp.State().String() }
+
+// Event implements script.Target.
+func (t *Target) Event() (string, bool) {
+	e, ok := t.dev.TryEvent()
+	return e.Type.String(), ok
+}
+
+// Memory implements script.Target. The queue pair is modified first, to what it
+// is: that waits for the request in hand, so that what was written is seen.
+func (t *Target) Memory(name string) ([]byte, bool) {
+	r := t.regions[name]
+	if r == nil {
+		return nil, false
+	}
+	if s := t.qp.State(); s == verbs.StateRTR || s == verbs.StateRTS {
+		// In another state nothing is written, so an error does not matter.
+		_ = t.qp.Modify(verbs.QPAttr{Access: t.attr.Access}, verbs.AttrAccess)
+	}
+	return r.mem, true
+}
+
+// Arm implements script.Target.
+func (t *Target) Arm(receives, solicited bool) { t.of(receives).cq.Arm(solicited) }
+
+// Notified implements script.Target.
+func (t *Target) Notified(receives bool) bool {
+	cq, err := t.of(receives).ch.TryGet()
+	if err != nil {
+		return false
+	}
+	cq.Ack(1)
+	return true
+}
+
+// Deregister implements script.Target.
+func (t *Target) Deregister(name string) error {
+	r := t.regions[name]
+	if r == nil {
+		return fmt.Errorf("there is no region %s", name)
+	}
+	return r.mr.Dereg()
+}
