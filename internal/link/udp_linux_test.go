@@ -197,6 +197,32 @@ func TestABufferGoesBackWithTheLastOfItsFrames(t *testing.T) {
 	}
 }
 
+func TestNoMoreIsFetchedThanIsHandedOut(t *testing.T) {
+	a, b := udpEnds(t, "127.0.0.1", UDPConfig{})
+	if !b.sock.CanCut() {
+		t.Skip("the kernel does not cut")
+	}
+	var pool sendPool
+	const runs, run = 6, 8
+	in := make([]*frame.Frame, run)
+	for round := range 3 { // in the first, nobody knows yet how large messages are
+		for r := range runs {
+			var out []*frame.Frame
+			for i := range run {
+				out = append(out, pool.frame(b.Local(), r*run+i, 4096, 1))
+			}
+			a.Send(out)
+		}
+		for got := 0; got < runs*run; {
+			n := b.Recv(in)
+			b.Give(in[:n])
+			if got += n; round > 0 && n > 0 && b.recv.count > 1 {
+				t.Fatalf("%d messages were fetched, to hand out one", b.recv.count)
+			}
+		}
+	}
+}
+
 func TestCloseEndsAWaitForBuffers(t *testing.T) {
 	a, b := udpEnds(t, "127.0.0.1", UDPConfig{Buffers: 1})
 	var pool sendPool
@@ -324,7 +350,7 @@ func FuzzReceive(f *testing.F) {
 	u.recv.init(u, netip.MustParseAddrPort("192.0.2.1:4791"), UDPConfig{Buffers: 1, Plain: true})
 	r := &u.recv
 	f.Fuzz(func(t *testing.T, message []byte, segment uint16) {
-		r.fill()
+		r.fill(1)
 		r.at, r.count, r.off, r.id = 0, 1, 0, 0
 		r.flows.table = [64]flow{}
 		r.msg.Len = copy(r.slots[0].mem, message)

@@ -52,6 +52,7 @@ type Device struct {
 	linkFD int          // or -1
 	circle *circle      // with inline
 	shared bool         // exec is the shared work queue
+	burst  int          // packets of one run of a half
 	window int64        // packets that all queue pairs may have outstanding; 0: any number
 
 	qps    table[QP]
@@ -95,12 +96,12 @@ func Open(c Config) (*Device, error) {
 	if c.Frames <= 0 {
 		c.Frames = 1024
 	}
-	d := &Device{link: c.Link, limits: c.Limits, exec: c.Executor, linkFD: -1}
+	d := &Device{link: c.Link, limits: c.Limits, exec: c.Executor, linkFD: -1, burst: burst}
 	if d.exec == nil {
 		d.exec, d.shared = sharedQueue(), true
 	}
 	if fd, ok := d.link.Pollable(); ok {
-		d.linkFD = fd
+		d.linkFD, d.burst = fd, burstOnWire
 	}
 	if x, ok := d.exec.(*work.Inline); ok {
 		d.inline = x

@@ -29,11 +29,18 @@ var (
 // budget. What one run emits the next ones read: with more than this, frames
 // and payloads have left the nearest cache by then, and WRITEs of 64 KiB go at
 // a fifth of the speed.
-const burst = 16
+//
+// Through a socket everything is copied once more, and a run costs system calls
+// and an acknowledgement: so it is two such messages, which the second cache
+// holds. The receive path takes no more at once either.
+const (
+	burst       = 16
+	burstOnWire = 32
+)
 
 // run is one run of the send half.
 func (s *sendHalf) run(budget int) (more bool) {
-	budget = min(budget, burst)
+	budget = min(budget, s.d.burst)
 	s.begin()
 	if s.commands.Load() != 0 {
 		s.obey(s.commands.Swap(0))
@@ -66,7 +73,7 @@ func (s *sendHalf) obey(c uint32) {
 // yet stays first in line. A half that got no frame does not ask to run again:
 // it is woken when there is one.
 func (r *recvHalf) run(budget int) (more bool) {
-	budget = min(budget, burst)
+	budget = min(budget, r.d.burst)
 	r.begin()
 	if r.commands.Load() != 0 && r.commands.Swap(0)&cmdFail != 0 {
 		r.m.Fail()

@@ -30,6 +30,9 @@ type receiver struct {
 
 // run is the receive path as a work item.
 func (r *receiver) run(budget int) (more bool) {
+	if r.d.linkFD >= 0 {
+		budget = min(budget, r.d.burst)
+	}
 	for budget > 0 {
 		n := r.pass()
 		if n < inBatch {

@@ -110,9 +110,13 @@ func putSockaddr(s *unix.RawSockaddrInet6, to netip.AddrPort, zone uint32) uint3
 // Send sends the messages from the given one on, without blocking, and returns
 // how many went. It is fewer than all if the next one could not be sent, and
 // calling again from there says why: then n is 0 and the error a unix.Errno.
+//
+// Go's scheduler is not told of the call, nor of Recv's: it never blocks, and a
+// scheduler that is told takes the processor away from a call that copies for
+// 20 microseconds, and starts a thread for it.
 func (b *SendBatch) Send(u *UDP, from int) (n int, err error) {
 	for {
-		r, _, e := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(u.fd),
+		r, _, e := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(u.fd),
 			uintptr(unsafe.Pointer(&b.m.hdrs[from])), uintptr(b.n-from),
 			unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 		switch e {
@@ -133,7 +137,10 @@ func (b *SendBatch) Reset() {
 
 // A RecvBatch receives messages into buffers with one system call. It belongs
 // to one goroutine at a time.
-type RecvBatch struct{ m messages }
+type RecvBatch struct {
+	m       messages
+	touched int // headers that the kernel may have written
+}
 
 // NewRecvBatch returns a batch for up to n messages.
 func NewRecvBatch(n int) *RecvBatch {
@@ -144,6 +151,7 @@ func NewRecvBatch(n int) *RecvBatch {
 		b.m.hdrs[i].Hdr.SetIovlen(1)
 		b.m.hdrs[i].Hdr.Control = (*byte)(unsafe.Pointer(&b.m.controls[i]))
 	}
+	b.touched = n
 	return b
 }
 
@@ -156,16 +164,18 @@ func (b *RecvBatch) Set(i int, p []byte) {
 // Recv receives up to n messages, without blocking, and returns how many came.
 // The error is a unix.Errno: EAGAIN if there are none.
 func (b *RecvBatch) Recv(u *UDP, n int) (int, error) {
-	for i := range b.m.hdrs[:n] {
+	for i := range b.m.hdrs[:b.touched] {
 		h := &b.m.hdrs[i].Hdr
 		h.Namelen = unix.SizeofSockaddrInet6
 		h.SetControllen(recvControl)
 	}
+	b.touched = 0
 	for {
-		r, _, e := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(u.fd),
+		r, _, e := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(u.fd),
 			uintptr(unsafe.Pointer(&b.m.hdrs[0])), uintptr(n), unix.MSG_DONTWAIT, 0, 0)
 		switch e {
 		case 0:
+			b.touched = int(r)
 			return int(r), nil
 		case unix.EINTR:
 		default:

@@ -27,13 +27,14 @@ type UDP struct {
 	zone      uint32
 	canCut    bool
 
-	file  *os.File // owns epoll; through it Go's poller knows the descriptor
-	conn  syscall.RawConn
 	ready func(uintptr) bool // made once, so that Wait allocates nothing
 	found [1]unix.EpollEvent
 
-	mu   sync.Mutex
-	room bool // the epoll set also looks for room to send; under mu
+	mu     sync.Mutex
+	room   bool            // the epoll set also looks for room to send
+	closed bool            // Close was called
+	file   *os.File        // owns epoll from the first Wait on
+	conn   syscall.RawConn // of file
 }
 
 // OpenUDP opens a socket that is bound to local, whose zone it leaves to the
@@ -106,7 +107,7 @@ func (u *UDP) sockaddr() unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: port, Addr: a.As16(), ZoneId: u.zone}
 }
 
-// watch makes the epoll set and hands it to Go's poller.
+// watch makes the epoll set.
 func (u *UDP) watch() (err error) {
 	if u.fd < 0 {
 		return nil // open failed, and has said so
@@ -121,10 +122,25 @@ func (u *UDP) watch() (err error) {
 	if err := unix.SetNonblock(u.epoll, true); err != nil {
 		return os.NewSyscallError("fcntl", err)
 	}
-	u.file = os.NewFile(uintptr(u.epoll), "udp")
 	u.ready = func(fd uintptr) bool { return u.readable(int(fd)) }
-	u.conn, err = u.file.SyscallConn()
-	return err
+	return nil
+}
+
+// polled returns the epoll set as Go's poller knows it, or nil if the socket is
+// closed. It is handed to the poller when somebody waits for the first time:
+// from then on a thread is woken for each message that comes, also while
+// nobody waits.
+func (u *UDP) polled() syscall.RawConn {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return nil
+	}
+	if u.file == nil {
+		u.file = os.NewFile(uintptr(u.epoll), "udp")
+		u.conn, _ = u.file.SyscallConn() // an error is for a file that is closed
+	}
+	return u.conn
 }
 
 // readable reports whether there is a message, or room that was waited for.
@@ -146,7 +162,10 @@ func (u *UDP) CanCut() bool { return u.canCut }
 
 // Wait parks the calling goroutine until FD is readable, and reports false when
 // the socket is closed. One goroutine at a time. It allocates nothing.
-func (u *UDP) Wait() bool { return u.conn.Read(u.ready) == nil }
+func (u *UDP) Wait() bool {
+	c := u.polled()
+	return c != nil && c.Read(u.ready) == nil
+}
 
 // WatchRoom makes FD readable also when there is room to send, until HasRoom
 // finds some.
@@ -206,16 +225,26 @@ func (u *UDP) Drops() uint64 {
 	return uint64(info[unix.SK_MEMINFO_DROPS])
 }
 
-// Close closes the socket and ends Wait. It is called once.
+// Close closes the socket and ends Wait. A second Close does nothing.
 func (u *UDP) Close() error {
-	return errors.Join(u.file.Close(), os.NewSyscallError("close", unix.Close(u.fd)))
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return nil
+	}
+	u.closed = true
+	var err error
+	if u.file != nil {
+		err = u.file.Close()
+	} else {
+		err = os.NewSyscallError("close", unix.Close(u.epoll))
+	}
+	return errors.Join(err, os.NewSyscallError("close", unix.Close(u.fd)))
 }
 
 // closeAll undoes what was done when opening failed.
 func (u *UDP) closeAll() {
-	if u.file != nil {
-		_ = u.file.Close()
-	} else if u.epoll >= 0 {
+	if u.epoll >= 0 {
 		_ = unix.Close(u.epoll)
 	}
 	if u.fd >= 0 {

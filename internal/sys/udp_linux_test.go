@@ -118,3 +118,29 @@ func TestTwoSocketsCannotHaveOnePort(t *testing.T) {
 		t.Errorf("got %v, want EADDRINUSE", err)
 	}
 }
+
+func TestGosPollerLearnsOfASocketWhenSomebodyWaits(t *testing.T) {
+	a, _ := loopback(t, "127.0.0.1")
+	b, to := loopback(t, "127.0.0.1")
+	send := func() {
+		out := NewSendBatch(1, 1)
+		out.Add([]byte("x"))
+		out.End(a, to, 0)
+		if _, err := out.Send(a, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if send(); b.file != nil {
+		t.Error("a socket that nobody waits on wakes a thread for each message")
+	}
+	if !b.Wait() || b.file == nil {
+		t.Error("a wait for a message ended with false")
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	c, _ := loopback(t, "127.0.0.1")
+	if err := c.Close(); err != nil || b.Wait() || c.Wait() {
+		t.Errorf("a closed socket: %v, and a wait does not end", err)
+	}
+}
