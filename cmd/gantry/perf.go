@@ -198,7 +198,7 @@ func (p *perfFlags) serve(ctx context.Context, c *console, doc *perfDocument) er
 		}
 		return fmt.Errorf("wait for a client: %w", err)
 	}
-	s := perf.RCServer{Device: p.run.Device, Executor: p.test.Executor, Workers: p.test.Workers}
+	s := perf.RCServer{Device: p.run.Device, Executor: p.test.Executor, Workers: p.test.Workers, Buffer: p.test.SocketBuffer}
 	s.Begun = func(client net.Addr, t perf.RCTest) {
 		c.notef("%v: %s, %d bytes, %d queue pairs", client, t.Op, t.Size, t.QPs)
 	}

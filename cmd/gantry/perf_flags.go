@@ -55,6 +55,8 @@ func (p *perfFlags) define(f *pflag.FlagSet) {
 	f.Float64Var(&t.Faults.Corrupt, "corrupt", 0, "part in which a bit is flipped")
 	f.Uint64Var(&t.Faults.Seed, "seed", 1, "which packets these are, and what messages hold")
 	f.StringVar(&p.out, "out", "", "also write the JSON document to a `file`")
+	f.IntVar(&t.SocketBuffer, "socket-buffer", 0, "bytes to ask for as UDP buffers, at both ends")
+	f.Lookup("socket-buffer").Hidden = true // for measuring what overflow does
 	f.Lookup("duration").DefValue, f.Lookup("inline_size").DefValue = "", ""
 }
 

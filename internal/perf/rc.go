@@ -45,6 +45,8 @@ type RCTest struct {
 	Verify      bool   `json:"check"`        // verify the contents of memory
 	Seed        uint64 `json:"pattern_seed"` // of the contents
 
+	SocketBuffer int `json:"socket_buffer"` // bytes that each end asks for, over UDP; 0: a good size
+
 	Faults link.Faults `json:"faults"` // in each direction
 }
 
@@ -168,6 +170,7 @@ func (t *RCTest) Check() error {
 		{"qp-timeout", t.Timeout, 0, 31},
 		{"retry_count", t.RetryCount, 0, 7},
 		{"workers", t.Workers, 0, 1024},
+		{"socket-buffer", t.SocketBuffer, 0, 1 << 30},
 	} {
 		if l.value < l.lo || l.value > l.hi {
 			return fmt.Errorf("%s %d: %d to %d are possible: %w", l.name, l.value, l.lo, l.hi, ErrRCParameter)

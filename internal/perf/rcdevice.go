@@ -49,7 +49,7 @@ func newExecutor(t *RCTest) (x work.Executor, helps bool, err error) {
 // config returns how a device is opened, for end 0 or 1.
 func (p *rcPort) config(t *RCTest, d RCDevice, end uint64) verbs.Config {
 	return verbs.Config{
-		Addr: d.Addr, Executor: p.executor, MTU: t.MTU,
+		Addr: d.Addr, Executor: p.executor, MTU: t.MTU, SocketBuffer: t.SocketBuffer,
 		Wrap: func(l link.Link) (link.Link, error) { return p.wrap(l, t, d, end), nil },
 	}
 }

@@ -14,6 +14,7 @@ type RCServer struct {
 	Device   RCDevice // without an address: the one at which the client has called
 	Executor string   // "": the client's choice
 	Workers  int
+	Buffer   int                             // SocketBuffer of its own; 0: the client's choice
 	Begun    func(client net.Addr, t RCTest) // called for each test, or nil
 }
 
@@ -92,6 +93,9 @@ func (v *serving) accept(t *RCTest) error {
 	v.test = *t
 	if v.s.Executor != "" {
 		v.test.Executor, v.test.Workers = v.s.Executor, v.s.Workers
+	}
+	if v.s.Buffer != 0 {
+		v.test.SocketBuffer = v.s.Buffer
 	}
 	if err := v.test.Check(); err != nil {
 		return err
