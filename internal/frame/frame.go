@@ -31,6 +31,10 @@ type Frame struct {
 	Peer  Addr // where it goes to, or came from
 	Local Addr // received: the address it came to
 
+	// Received: what the IP header said, where the link can tell; else 0.
+	TOS uint8 // IPv6: traffic class
+	TTL uint8 // IPv6: hop limit; 0: not known
+
 	Owner Owner  // whom Back tells
 	Token uint64 // the owner's; not touched by links
 	Next  *Frame // for lists of whoever has the frame

@@ -51,7 +51,7 @@ func (s *Sender) Receive(f *frame.Frame, now Instant) {
 	if ok {
 		is = h.Opcode().Traits()
 	}
-	if is&roce.IsResponse == 0 || h.Opcode().Transport() != roce.RC {
+	if is&roce.IsResponse == 0 || h.Opcode().Transport() != s.cfg.Transport {
 		s.env.Count(CountDropMalformed)
 		return
 	}

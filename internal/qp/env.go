@@ -22,8 +22,9 @@ type Env interface {
 	Frame() *frame.Frame
 
 	// Emit takes over a frame that is ready to go to the peer: headers,
-	// Payload, Len, Pad and Token are set, addresses are not. Frames of one
-	// half leave in the order of their Emit.
+	// Payload, Len, Pad and Token are set. Peer is set by UD alone, each
+	// datagram having its own; the other transports leave it to the device.
+	// Frames of one half leave in the order of their Emit.
 	Emit(f *frame.Frame)
 
 	// Local returns the n bytes at addr of the region with that key, if it is
@@ -120,6 +121,15 @@ const (
 	CountDropReplay    // duplicate READ or atomic that is no longer known
 	CountDropState     // the machine takes no packets in its state
 	CountDropMalformed // not a packet that this half may get
+
+	// Those of unreliable transports, which tell the peer nothing.
+	CountDropLate      // from before what arrived already
+	CountDropOrder     // begins in the middle of a message
+	CountDropRest      // of a message whose other packets are lost or were dropped
+	CountDropNoReceive // no receive is posted
+	CountDropTooLong   // does not fit the receive
+	CountDropAccess    // a WRITE that the queue pair or its key does not allow
+	CountDropQKey      // another Q_Key: the Q_Key violation counter
 	Counters           // how many there are
 )
 
@@ -127,6 +137,7 @@ var counterNames = [...]string{
 	"duplicate_request", "out_of_seq_request", "send_rnr_err", "rcvd_rnr_err", "rcvd_seq_err",
 	"completer_retry_err", "timeout", "probe", "retry_exceeded_err", "retry_rnr_exceeded_err", "ack_deferred",
 	"drop_ghost", "drop_stale", "drop_gap", "drop_replay", "drop_state", "drop_malformed",
+	"drop_late", "drop_order", "drop_rest", "drop_no_receive", "drop_too_long", "drop_access", "drop_qkey",
 }
 
 // String returns the counter's name.

@@ -100,8 +100,11 @@ func (r *Responder) complete() step {
 
 // completeReceive puts r.cqe into the completion queue for the receive in use.
 // A full queue is the end of the queue pair.
-func (r *Responder) completeReceive() bool {
-	r.cqe.ID, r.cqe.QPN, r.cqe.SrcQP = r.recv.ID, r.cfg.QPN, r.cfg.DestQPN
+func (r *Responder) completeReceive() bool { return r.completeFrom(r.cfg.DestQPN) }
+
+// completeFrom is completeReceive for what that queue pair has sent.
+func (r *Responder) completeFrom(peer uint32) bool {
+	r.cqe.ID, r.cqe.QPN, r.cqe.SrcQP = r.recv.ID, r.cfg.QPN, peer
 	r.recv = nil
 	if r.env.CompleteReceive(&r.cqe) {
 		return true

@@ -25,7 +25,7 @@ import (
 
 // A ResponderConfig is what modifying a queue pair to ready-to-receive settles.
 type ResponderConfig struct {
-	Transport       roce.Transport // RC
+	Transport       roce.Transport // RC, UC or UD
 	QPN             uint32         // the local queue pair
 	DestQPN         uint32         // the peer
 	MTU             roce.MTU       // of the path
@@ -34,6 +34,7 @@ type ResponderConfig struct {
 	MinRNRTimer     roce.RNRTimer  // how long a peer waits when no receive is posted
 	Access          Access         // what the peer may do: RemoteWrite, RemoteRead, RemoteAtomic
 	SharedReceive   bool           // receives come from a shared queue, and are not flushed
+	QKey            uint32         // UD: what a datagram must name
 }
 
 // A Responder executes the peer's requests of one queue pair. It is called by
@@ -77,6 +78,7 @@ const (
 	noMessage message = iota
 	sendMessage
 	writeMessage
+	lostMessage // UC: the rest of it is dropped
 )
 
 // A target is remote memory that is left to be written or read.
@@ -168,10 +170,18 @@ func (r *Responder) Receive(f *frame.Frame, now Instant) (done bool) {
 		r.env.Count(CountDropState)
 		return true
 	}
+	switch r.cfg.Transport {
+	case roce.UC:
+		r.receiveUC(f)
+		return true
+	case roce.UD:
+		r.receiveUD(f)
+		return true
+	}
 	if r.busy() {
 		return false
 	}
-	if !r.packet.parse(f) {
+	if !r.packet.parse(f, roce.RC) {
 		r.env.Count(CountDropMalformed)
 		return true
 	}
@@ -210,11 +220,11 @@ func (r *Responder) Receive(f *frame.Frame, now Instant) (done bool) {
 	return true
 }
 
-// parse takes a frame apart, and reports whether it is a request of a reliable
-// connection at all.
-func (p *packet) parse(f *frame.Frame) bool {
+// parse takes a frame apart, and reports whether it is a request of the
+// transport service at all.
+func (p *packet) parse(f *frame.Frame, of roce.Transport) bool {
 	h, _, ok := roce.ParseHeaders(f.Head[:min(int(f.HeadLen), len(f.Head))])
-	if !ok || h.Opcode().Transport() != roce.RC {
+	if !ok || h.Opcode().Transport() != of {
 		return false
 	}
 	is, b := h.Opcode().Traits(), h.BTH()

@@ -9,7 +9,7 @@ import (
 
 // A SenderConfig is what modifying a queue pair to ready-to-send settles.
 type SenderConfig struct {
-	Transport    roce.Transport // RC
+	Transport    roce.Transport // RC, UC or UD
 	QPN          uint32         // the local queue pair
 	DestQPN      uint32         // the peer
 	MTU          roce.MTU       // of the path
@@ -20,6 +20,7 @@ type SenderConfig struct {
 	MaxRdAtomic  uint8          // READs and atomics outstanding at most
 	SignalAll    bool           // every request completes with an entry
 	EndlessRetry bool           // RetryCount 7 means for ever, as the kernel's driver has it
+	QKey         uint32         // UD: of the local queue pair
 
 	MaxWindow int     // most packets outstanding; 0: DefaultWindow
 	Probe     Instant // shortest wait before asking for a late answer; 0: never ask
@@ -119,6 +120,9 @@ func (s *Sender) Step(now Instant, budget int) (more bool) {
 	}
 	s.now = now
 	s.tail = s.q.tail.Load()
+	if s.cfg.Transport != roce.RC {
+		return s.stepUnreliable(budget)
+	}
 	if s.state != Failed {
 		s.window.cap = s.env.WindowCap()
 		s.expire()

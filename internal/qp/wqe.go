@@ -1,6 +1,10 @@
 package qp
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/gantry-rdma/gantry/internal/frame"
+)
 
 // An Op is what a work request asks for.
 type Op uint8
@@ -58,6 +62,11 @@ type WQE struct {
 	SG         []SGE  // set by the poster, within the capacity it came with
 	Data       []byte // with Inline: the bytes, within the capacity it came with
 
+	// Of datagrams alone.
+	Peer    frame.Addr // the address they go to, with its port
+	DestQPN uint32     // the queue pair there, or all ones for a multicast group
+	QKey    uint32     // of that queue pair; with the top bit: that of our own is used
+
 	first, end int64         // the packets of the message, end excluded
 	piece      int32         // packets of one READ request
 	state      wqeState      // where the request is
@@ -80,12 +89,13 @@ type RecvWQE struct {
 type CQE struct {
 	ID        uint64
 	QPN       uint32 // the local queue pair
-	SrcQP     uint32 // the peer, of receives
+	SrcQP     uint32 // the peer, of receives: of a datagram, the one that sent it
 	ByteLen   uint32 // bytes received, read, or swapped
 	Imm       uint32 // immediate data, or the key that was invalidated
 	Status    Status
 	Op        Op
 	WithImm   bool
 	WithInv   bool
+	WithGRH   bool // the receive begins with 40 bytes of GRH, which ByteLen counts
 	Solicited bool // raises an event where solicited ones are waited for
 }

@@ -1,0 +1,65 @@
+package qp
+
+import (
+	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/roce"
+)
+
+// unknownHops is the hop limit in a GRH where the link could not see it: the
+// one that is usual for packets of a host.
+const unknownHops = 64
+
+// receiveUD takes one datagram. Nothing that a stranger sends can end the
+// queue pair: what does not fit is dropped, and its receive stays in use for
+// the next one.
+func (r *Responder) receiveUD(f *frame.Frame) {
+	p := &r.packet
+	if !p.parse(f, roce.UD) || f.Len > r.mtu || p.h.BTH().Pad() != roce.PadFor(f.Len) {
+		r.env.Count(CountDropMalformed)
+		return
+	}
+	if r.trace != nil {
+		r.trace("datagram", p.psn)
+	}
+	switch {
+	case p.h.DETH().QKey() != qKey(r.cfg.QPN, r.cfg.QKey):
+		r.env.Count(CountDropQKey)
+	case r.takeReceive() == stepNotReady:
+		r.env.Count(CountDropNoReceive)
+	case uint64(roce.GRHLen+f.Len) > r.room:
+		r.env.Count(CountDropTooLong)
+	default:
+		r.place = place{} // in a receive that was in use
+		r.takeDatagram()
+	}
+	p.f = nil
+}
+
+// takeDatagram puts a datagram into the receive: where it came from first, then
+// what it says.
+func (r *Responder) takeDatagram() {
+	p := &r.packet
+	r.got = roce.GRHLen
+	var g roce.GRH
+	r.origin(&g)
+	if !r.place.copyIn(r.env, r.recv.SG, g[:]) || !r.fill() {
+		r.fail(badReceive.recv)
+		return
+	}
+	r.cqe = CQE{ByteLen: r.got, Op: OpRecv, Solicited: p.h.BTH().Solicited(), WithGRH: true}
+	if h := p.h.ImmDt(); h != nil {
+		r.cqe.Imm, r.cqe.WithImm = h.Value(), true
+	}
+	r.completeFrom(p.h.DETH().SrcQP())
+}
+
+// origin writes the GRH of the datagram in hand: its IP header, as far as the
+// link has seen it. It stays zero for a frame without addresses.
+func (r *Responder) origin(g *roce.GRH) {
+	f := r.packet.f
+	from := roce.Path{Src: f.Peer.AddrPort(), Dst: f.Local.AddrPort(), TrafficClass: f.TOS, HopLimit: f.TTL}
+	if f.TTL == 0 {
+		from.HopLimit = unknownHops
+	}
+	from.PutGRH(g, int(f.HeadLen)+f.Len+int(f.Pad)+roce.ICRCLen)
+}
