@@ -170,13 +170,8 @@ func (r *Responder) Receive(f *frame.Frame, now Instant) (done bool) {
 		r.env.Count(CountDropState)
 		return true
 	}
-	switch r.cfg.Transport {
-	case roce.UC:
-		r.receiveUC(f)
-		return true
-	case roce.UD:
-		r.receiveUD(f)
-		return true
+	if r.cfg.Transport != roce.RC {
+		return r.receiveUnreliable(f)
 	}
 	if r.busy() {
 		return false

@@ -25,6 +25,17 @@ const lateWindow = 1 << 16
 // SetQKey changes the Q_Key that datagrams must name from now on.
 func (r *Responder) SetQKey(k uint32) { r.cfg.QKey = k }
 
+// receiveUnreliable takes one request of a transport without answers. It is
+// always done with it.
+func (r *Responder) receiveUnreliable(f *frame.Frame) (done bool) {
+	if r.cfg.Transport == roce.UD {
+		r.receiveUD(f)
+	} else {
+		r.receiveUC(f)
+	}
+	return true
+}
+
 // receiveUC takes one request of an unreliable connection.
 func (r *Responder) receiveUC(f *frame.Frame) {
 	if !r.packet.parse(f, roce.UC) {

@@ -62,11 +62,6 @@ type WQE struct {
 	SG         []SGE  // set by the poster, within the capacity it came with
 	Data       []byte // with Inline: the bytes, within the capacity it came with
 
-	// Of datagrams alone.
-	Peer    frame.Addr // the address they go to, with its port
-	DestQPN uint32     // the queue pair there, or all ones for a multicast group
-	QKey    uint32     // of that queue pair; with the top bit: that of our own is used
-
 	first, end int64         // the packets of the message, end excluded
 	piece      int32         // packets of one READ request
 	state      wqeState      // where the request is
@@ -74,6 +69,11 @@ type WQE struct {
 	out        uint32        // frames that ever referred to the slot's memory
 	back       atomic.Uint32 // how many of them are back
 	awaited    atomic.Uint32 // how many the Sender waits for; 0: it does not wait
+
+	// Of datagrams alone, and far from what the other transports touch.
+	Peer    frame.Addr // the address they go to, with its port
+	DestQPN uint32     // the queue pair there, or all ones for a multicast group
+	QKey    uint32     // of that queue pair; with the top bit: that of our own is used
 }
 
 // A RecvWQE is a posted receive. It belongs to the device; the Responder has
