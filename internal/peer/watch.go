@@ -55,18 +55,25 @@ func (t *Target) Event() (string, bool) {
 	return e.Type.String(), ok
 }
 
-// Memory implements script.Target. The queue pair is modified first, to what it
-// is: that waits for the request in hand, so that what was written is seen.
-func (t *Target) Memory(name string) ([]byte, bool) {
+// Touch implements script.Target.
+func (t *Target) Touch(name string, f func(mem []byte) error) error {
 	r := t.regions[name]
 	if r == nil {
-		return nil, false
+		return fmt.Errorf("there is no region %s", name)
 	}
+	t.settle()
+	defer t.settle()
+	return f(r.mem)
+}
+
+// settle modifies the queue pair to what it is: that waits for the request in
+// hand, and orders what it does to memory and what this goroutine does. Packets
+// of a script pass through the kernel, which orders nothing for Go.
+func (t *Target) settle() {
 	if s := t.qp.State(); s == verbs.StateRTR || s == verbs.StateRTS {
 		// In another state nothing is written, so an error does not matter.
 		_ = t.qp.Modify(verbs.QPAttr{Access: t.attr.Access}, verbs.AttrAccess)
 	}
-	return r.mem, true
 }
 
 // Arm implements script.Target.

@@ -206,41 +206,37 @@ func (l *line) stretch() (region string, off expr, w payload) {
 	return region, off, w
 }
 
-// piece returns the memory that a statement names.
-func (p *player) piece(region string, off expr, w *payload) ([]byte, error) {
-	mem, ok := p.Target.Memory(region)
-	if !ok {
-		return nil, fmt.Errorf("there is no region %s", region)
-	}
-	at, err := within(off, p.v, "off", uint64(len(mem)))
-	if err != nil {
-		return nil, err
-	}
-	n := uint64(len(w.data))
-	if w.len != nil {
-		n, err = within(w.len, p.v, "len", uint64(len(mem))-at)
-	} else if n > uint64(len(mem))-at {
-		err = fmt.Errorf("%d bytes at %d are not all in %s", n, at, region)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return mem[at : at+n], nil
+// touch calls f with the memory that a statement names.
+func (p *player) touch(region string, off expr, w *payload, f func(mem []byte) error) error {
+	return p.Target.Touch(region, func(mem []byte) error {
+		at, err := within(off, p.v, "off", uint64(len(mem)))
+		if err != nil {
+			return err
+		}
+		n := uint64(len(w.data))
+		if w.len != nil {
+			n, err = within(w.len, p.v, "len", uint64(len(mem))-at)
+		} else if n > uint64(len(mem))-at {
+			err = fmt.Errorf("%d bytes at %d are not all in %s", n, at, region)
+		}
+		if err != nil {
+			return err
+		}
+		return f(mem[at : at+n])
+	})
 }
 
 // readMemory reads what memory of the target is to hold.
 func readMemory(l *line) action {
 	region, off, w := l.stretch()
 	return goal(l, func(p *player) error {
-		mem, err := p.piece(region, off, &w)
-		if err != nil {
+		return p.touch(region, off, &w, func(mem []byte) error {
+			why, err := w.differs(p.v, mem)
+			if err == nil && why != "" {
+				err = fmt.Errorf("%s: %s", region, why)
+			}
 			return err
-		}
-		why, err := w.differs(p.v, mem)
-		if err == nil && why != "" {
-			err = fmt.Errorf("%s: %s", region, why)
-		}
-		return err
+		})
 	})
 }
 
@@ -248,13 +244,11 @@ func readMemory(l *line) action {
 func readFill(l *line) action {
 	region, off, w := l.stretch()
 	return goal(l, func(p *player) error {
-		mem, err := p.piece(region, off, &w)
-		if err != nil {
+		return p.touch(region, off, &w, func(mem []byte) error {
+			b, err := w.bytes(p.v, len(mem))
+			copy(mem, b)
 			return err
-		}
-		b, err := w.bytes(p.v, len(mem))
-		copy(mem, b)
-		return err
+		})
 	})
 }
 

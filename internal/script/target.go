@@ -32,9 +32,10 @@ type Target interface {
 	// Event returns the oldest asynchronous event.
 	Event() (string, bool)
 
-	// Memory returns the memory of a region. What requests that were answered
-	// have done to it is there.
-	Memory(region string) ([]byte, bool)
+	// Touch calls f with the memory of a region, and keeps the device away from
+	// it meanwhile. What requests that were answered have done is there. It
+	// returns the error of f.
+	Touch(region string, f func(mem []byte) error) error
 
 	// Arm asks for an event with the next completion, and Notified reports
 	// whether there was one.

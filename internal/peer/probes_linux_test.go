@@ -1,0 +1,178 @@
+package peer_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gantry-rdma/gantry/internal/peer"
+	"github.com/gantry-rdma/gantry/internal/script"
+	"github.com/gantry-rdma/gantry/roce"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// place returns an address of loopback that nobody else has: neither another
+// test of this process nor another process of this test.
+func place(n int) netip.Addr {
+	return netip.AddrFrom4([4]byte{127, byte(64 + os.Getpid()&63), byte(n), 1})
+}
+
+// patience is how long a statement waits: a loaded machine can stand still for
+// most of a second.
+const patience = 20 * time.Second
+
+// play plays a script text with a target of its own.
+func play(t *testing.T, n int, name, text string) (script.Result, error) {
+	t.Helper()
+	s, err := script.Parse(name, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := peer.Config{Self: true, Local: place(n), Peer: place(n).Next()}
+	c.Play.Limit = patience
+	return peer.Play(context.Background(), s, c)
+}
+
+// TestProbes plays docs/probes: each of them is a rule of the transport.
+func TestProbes(t *testing.T) {
+	files, err := filepath.Glob("../../docs/probes/*.probe")
+	if err != nil || len(files) < 40 {
+		t.Fatalf("found %d scripts (%v), want at least 40", len(files), err)
+	}
+	for n, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".probe"), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if head, _, _ := strings.Cut(string(text), "\n\n"); !strings.HasPrefix(head, "# ") || !strings.Contains(head, "IBTA Vol 1, ") {
+				t.Error("the script does not begin with the rule that it shows, and its paragraph")
+			}
+			if _, err := play(t, n, filepath.Base(file), string(text)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Every timer code and every PSN that a script takes as a parameter can be set
+// from outside.
+func TestParametersComeFromOutside(t *testing.T) {
+	text, err := os.ReadFile("../../docs/probes/rnr-nak-of-every-timer.probe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := script.Parse("timer", string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for timer := range uint64(32) {
+		c := peer.Config{Self: true, Local: place(200), Peer: place(200).Next()}
+		c.Play.Limit = patience
+		c.Play.Set = map[string]uint64{"timer": timer, "psn": 0xffffff}
+		if _, err := peer.Play(context.Background(), s, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What a script expects and does not get is a failure that says which statement
+// it was, what was wanted and what came.
+func TestFailuresSayWhatCame(t *testing.T) {
+	head := "target\n mr a 64 local_write remote_write\nend\n"
+	write := "send RC WRITE_ONLY psn=0 va=a.va rkey=a.rkey dma=8 len=8 fill=1 ack\n"
+	for n, c := range []struct{ text, want string }{
+		{head + write + "expect RC ACK psn=0 syndrome=NAK_SEQUENCE", "x:5: expect RC ACK psn=0 syndrome=NAK_SEQUENCE: RC ACK psn=0 qp=0x11 pad=0 len=0 ACK msn=1 came: syndrome is ACK, want NAK/sequence"},
+		{head + write + "expect RC ACK psn=1", "psn is 0, want 1"},
+		{head + write + "expect RC READ_RESPONSE_ONLY psn=0", "it is RC ACK"},
+		{head + write + "silence 20s", "RC ACK psn=0 qp=0x11 pad=0 len=0 ACK msn=1 came"},
+		{head + "limit 10ms\nexpect RC ACK psn=0", "nothing came in"},
+		{head + "limit 10ms\ncomplete recv id=1", "there is no completion; the queue pair is in RTS"},
+		{head + "limit 10ms\nstate ERR", "it is in RTS"},
+		{head + "limit 10ms\ncounter drop_icrc = 1", "it is 0"},
+		{head + "counter icrc = 1", "there is no counter icrc"},
+		{head + "memory a off=60 len=8 fill=1", "len=0x8: up to 0x4 is possible"},
+		{head + "memory a off=0 len=4 fill=1", "byte 0 is 0x00, want 0x01"},
+		{head + "post send id=1 mr=b", "there is no region b"},
+		{head + "modify SQE", "there is no state SQE"},
+		{head + "modify INIT", "modify to INIT"},
+		{head + "post recv id=1 mr=a\nmodify ERR\ncomplete recv id=2 status=any", "the completion is id=1 status=WR_FLUSH_ERR"},
+		{head + "post recv id=1 mr=a\nsend RC SEND_ONLY psn=0 len=3 ack\nexpect RC ACK", "a completion is left: id=1 status=SUCCESS op=RECV len=3"},
+		{"target\n type ud\nend", "a target of type UD is not possible"},
+		{"target\n mtu 1000\nend", "mtu 1000: 256, 512, 1024, 2048 and 4096 are possible"},
+		{"target\n mr a 0 local_write\nend", "region a: "},
+		{"post send id=1\ntarget\nend", "there is no target block before it"},
+	} {
+		_, err := play(t, 210+n%20, "x", c.text)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q:\n got %v\nwant %s", c.text, err, c.want)
+		}
+	}
+}
+
+// A script without a target in the process tells what its peer has to do, and
+// exchanges packets with whoever is there: here another script.
+func TestTwoScriptsTalk(t *testing.T) {
+	asks := `param qpn
+target
+ mr a 64 remote_read
+end
+send RC READ_REQUEST psn=5 va=0x1000 rkey=7 dma=8 ack
+expect RC READ_RESPONSE_ONLY psn=5 len=8 data=0102030405060708 msn=?m
+check m == 1
+state RTS`
+	answers := `set local_qpn = 0x99
+set qpn = 0x11
+expect RC READ_REQUEST psn=?p va=?va dma=8 ack qp=0x99
+check va == 0x1000
+send RC READ_RESPONSE_ONLY psn=p msn=1 data=0102030405060708 len=8`
+	a, b := place(240), place(240).Next()
+	done := make(chan error, 1)
+	ready := make(chan struct{})
+	go func() {
+		s, err := script.Parse("answers", answers)
+		if err == nil {
+			c := peer.Config{Local: b, Peer: a}
+			c.Play.Limit = patience
+			w, e := peer.ListenWire(netip.AddrPortFrom(b, roce.Port), netip.AddrPortFrom(a, roce.Port), nil)
+			close(ready)
+			if e == nil {
+				c.Play.Wire, c.Play.Local, c.Play.Peer = w, netip.AddrPortFrom(b, roce.Port), netip.AddrPortFrom(a, roce.Port)
+				_, err = s.Play(context.Background(), c.Play)
+				e = w.Close()
+			}
+			if err == nil {
+				err = e
+			}
+		}
+		done <- err
+	}()
+	<-ready
+	s, err := script.Parse("asks", asks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	c := peer.Config{Local: a, Peer: b}
+	c.Play.Limit, c.Play.Set = patience, map[string]uint64{"qpn": 0x99}
+	c.Play.Note = func(line string) { told = append(told, line) }
+	if _, err := peer.Play(context.Background(), s, c); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	want := []string{"the peer is to have: mr a 64 remote_read", "the peer: state RTS"}
+	if fmt.Sprint(told) != fmt.Sprint(want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
