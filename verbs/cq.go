@@ -41,10 +41,11 @@ func (c *CQ) User() any { return c.user }
 func (c *CQ) Cap() int { return c.n.Cap() }
 
 // Poll moves up to len(wc) completions, oldest first, and returns how many. It
-// drives a device on an inline executor.
+// drives a device on an inline executor when there are none, and now and then
+// when there are.
 func (c *CQ) Poll(wc []WC) int {
 	n := c.take(wc)
-	if n == len(wc) && !c.n.Due() {
+	if n > 0 && !c.n.Due() {
 		return n
 	}
 	if c.n.DriveFor() {

@@ -177,6 +177,11 @@ func (c *circle) drive(n, budget int, enough func() bool) (did bool) {
 		}
 	}
 	c.now.Store(0)
+	for _, d := range *c.devices.Load() {
+		if d.outbox != nil {
+			d.outbox.age()
+		}
+	}
 	if c.sleepers.Load() != 0 && c.x.Ready() {
 		c.alarm()
 	}

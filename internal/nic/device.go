@@ -51,6 +51,7 @@ type Device struct {
 	inline *work.Inline // of exec, if that is what it is
 	linkFD int          // or -1
 	circle *circle      // with inline
+	outbox *outbox      // with inline and a socket
 	shared bool         // exec is the shared work queue
 	burst  int          // packets of one run of a half
 	window int64        // packets that all queue pairs may have outstanding; 0: any number
@@ -105,6 +106,9 @@ func Open(c Config) (*Device, error) {
 	}
 	if x, ok := d.exec.(*work.Inline); ok {
 		d.inline = x
+		if d.linkFD >= 0 {
+			d.outbox = newOutbox(d.link)
+		}
 		d.join()
 	}
 	if n := c.Link.Stats().RecvBuffer; n > 0 {
@@ -300,7 +304,13 @@ func (d *Device) Close() error {
 		return fmt.Errorf("device: %w", ErrClosed)
 	}
 	d.rx.item.Close()
+	if d.outbox != nil {
+		d.outbox.close()
+	}
 	errs := []error{d.link.Close()} // frames that nobody has received come back
+	if d.outbox != nil {
+		d.outbox.close()
+	}
 	limit := instant() + patience
 	d.qps.all(func(q *QP) { errs = append(errs, q.destroy(limit)) })
 	d.timers.stop()

@@ -88,6 +88,7 @@ func (r *recvHalf) run(budget int) (more bool) {
 	}
 	r.giveBack()
 	more = r.m.Step(r.now, budget)
+	r.patient = r.polled && r.ended == 1
 	waits := r.end()
 	return more || waits && !r.dry
 }

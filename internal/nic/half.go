@@ -57,7 +57,8 @@ type half struct {
 
 	tx      [outBatch]*frame.Frame // emitted, and not taken by the link
 	queued  int
-	counted int // of queued: those in out already
+	counted int  // of queued: those in out already
+	patient bool // the program may have an answer to what this run completed
 
 	done    [outBatch]*frame.Frame // handled, to be given back
 	handled int
@@ -176,7 +177,7 @@ func (h *half) report() {
 func (h *half) end() (more bool) {
 	h.report()
 	h.giveBack()
-	if h.queued > 0 {
+	if h.queued > 0 && !h.keep() {
 		h.flush()
 	}
 	if h.queued == 0 {
@@ -254,6 +255,16 @@ func (h *half) Emit(f *frame.Frame) {
 // flush sends what was emitted and reports whether there is room for more. If
 // the link has none, it wakes the half when it has.
 func (h *half) flush() bool {
+	h.address()
+	if h.sendSome(); h.queued > 0 {
+		h.d.awaitRoom(h)
+		h.sendSome()
+	}
+	return h.queued < len(h.tx)
+}
+
+// address writes the peer into what was emitted, and counts it as out.
+func (h *half) address() {
 	n := h.queued
 	peer := h.q.view.Load().peer
 	for i, f := range h.tx[:n] {
@@ -264,17 +275,32 @@ func (h *half) flush() bool {
 	}
 	h.out[h.epoch].Add(int64(n - h.counted))
 	h.counted = n
-	if h.sendSome(); h.queued > 0 {
-		h.d.awaitRoom(h)
-		h.sendSome()
+}
+
+// keep leaves an acknowledgement to the outbox, if there is one and something
+// is likely to come that it can leave with.
+func (h *half) keep() bool {
+	o := h.d.outbox
+	if o == nil || !h.patient || h.queued != 1 {
+		return false
 	}
-	return h.queued < len(h.tx)
+	h.address()
+	if !o.keep(h.tx[0]) {
+		return false
+	}
+	h.tx[0], h.queued, h.counted = nil, 0, 0
+	return true
 }
 
 // sendSome hands over as much as the link takes.
 func (h *half) sendSome() {
 	n := h.queued
-	taken := h.d.link.Send(h.tx[:n])
+	var taken int
+	if o := h.d.outbox; o != nil {
+		taken = o.send(h.tx[:n], h.sender == nil)
+	} else {
+		taken = h.d.link.Send(h.tx[:n])
+	}
 	copy(h.tx[:], h.tx[taken:n])
 	clear(h.tx[n-taken : n])
 	h.queued -= taken
