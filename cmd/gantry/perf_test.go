@@ -22,7 +22,7 @@ func perfPlaces() map[string]string {
 		_, port, _ = net.SplitHostPort(l.Addr().String())
 		_ = l.Close()
 	}
-	return map[string]string{"PERF_PORT": port, "PERF_ADDR_A": addr(1), "PERF_ADDR_B": addr(3)}
+	return map[string]string{"PERF_PORT": port, "PERF_ADDR_A": addr(1), "PERF_ADDR_B": addr(3), "PROBE_ADDR": addr(5)}
 }
 
 // tshark is a program of others that reads our captures.

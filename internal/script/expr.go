@@ -86,9 +86,6 @@ const maxDepth = 32
 func (l *line) expr(rank int) expr { return l.nested(rank, 0) }
 
 func (l *line) nested(rank, depth int) expr {
-	if depth > maxDepth {
-		l.wrong("the expression is nested too deeply")
-	}
 	a := l.operand(depth)
 	for l.err == nil {
 		o := l.operator(rank)
@@ -139,8 +136,11 @@ func join(o operator, a, b expr) expr {
 
 // operand reads a number, a name, a call, or something in parentheses.
 func (l *line) operand(depth int) expr {
+	if depth > maxDepth {
+		l.wrong("the expression is nested too deeply")
+	}
 	switch s := l.rest(); {
-	case l.err != nil, depth > maxDepth:
+	case l.err != nil:
 		return constant(0)
 	case l.take("("):
 		e := l.nested(1, depth+1)

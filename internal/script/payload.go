@@ -39,7 +39,7 @@ func (p *payload) option(l *line, name string) bool {
 }
 
 // bytes returns n bytes of the payload, or as many as it says itself when n is
-// negative.
+// negative. What is behind the given bytes is of the pattern, or zero.
 func (p *payload) bytes(v vars, n int) (b []byte, err error) {
 	if n < 0 {
 		n = len(p.data)
@@ -66,7 +66,7 @@ func (p *payload) bytes(v vars, n int) (b []byte, err error) {
 			return nil, err
 		}
 	}
-	Pattern(b[len(p.data):], seed, at)
+	Pattern(b[min(len(p.data), n):], seed, at)
 	return b, nil
 }
 
