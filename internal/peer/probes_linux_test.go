@@ -2,11 +2,13 @@ package peer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -61,6 +63,27 @@ func TestProbes(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestTheExamplesOfTheReferenceWork plays those that have a target.
+func TestTheExamplesOfTheReferenceWork(t *testing.T) {
+	text, err := os.ReadFile("../../docs/roceprobe.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	played := 0
+	for i, block := range strings.Split(string(text), "```") {
+		if i%2 == 0 || !strings.HasPrefix(block, "\n") || !strings.Contains(block, "target\n") {
+			continue
+		}
+		played++
+		if _, err := play(t, 199, "example", block); err != nil {
+			t.Errorf("%v in:\n%s", err, block)
+		}
+	}
+	if played < 2 {
+		t.Errorf("played %d examples", played)
 	}
 }
 
@@ -120,9 +143,47 @@ func TestFailuresSayWhatCame(t *testing.T) {
 }
 
 // A script without a target in the process tells what its peer has to do, and
-// exchanges packets with whoever is there: here another script.
+// exchanges packets with whoever is there: here another script, over both
+// families. Loopback has one IPv6 address, so there the ports differ.
 func TestTwoScriptsTalk(t *testing.T) {
-	asks := `param qpn
+	a := place(240)
+	for _, ends := range [][2]netip.AddrPort{
+		{netip.AddrPortFrom(a, roce.Port), netip.AddrPortFrom(a.Next(), roce.Port)},
+		{netip.AddrPortFrom(netip.IPv6Loopback(), 30000+uint16(os.Getpid()&0xfff)), netip.AddrPortFrom(netip.IPv6Loopback(), 35000+uint16(os.Getpid()&0xfff))},
+	} {
+		wires := [2]*peer.Wire{}
+		for i := range wires {
+			w, err := peer.ListenWire(ends[i], ends[1-i], nil)
+			if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
+				t.Skipf("no IPv6 here: %v", err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := w.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			wires[i] = w
+		}
+		done := make(chan error, 1)
+		go func() { done <- talk(wires[1], ends[1], ends[0], answers, nil, nil) }()
+		var told []string
+		err := talk(wires[0], ends[0], ends[1], asks, map[string]uint64{"qpn": 0x99}, func(line string) { told = append(told, line) })
+		if err = errors.Join(err, <-done); err != nil {
+			t.Error(err)
+		}
+		want := []string{"the peer is to have: mr a 64 remote_read", "the peer: state RTS"}
+		if fmt.Sprint(told) != fmt.Sprint(want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+	}
+}
+
+// What two scripts say to each other.
+const (
+	asks = `param qpn
 target
  mr a 64 remote_read
 end
@@ -130,49 +191,21 @@ send RC READ_REQUEST psn=5 va=0x1000 rkey=7 dma=8 ack
 expect RC READ_RESPONSE_ONLY psn=5 len=8 data=0102030405060708 msn=?m
 check m == 1
 state RTS`
-	answers := `set local_qpn = 0x99
+	answers = `set local_qpn = 0x99
 set qpn = 0x11
 expect RC READ_REQUEST psn=?p va=?va dma=8 ack qp=0x99
 check va == 0x1000
 send RC READ_RESPONSE_ONLY psn=p msn=1 data=0102030405060708 len=8`
-	a, b := place(240), place(240).Next()
-	done := make(chan error, 1)
-	ready := make(chan struct{})
-	go func() {
-		s, err := script.Parse("answers", answers)
-		if err == nil {
-			c := peer.Config{Local: b, Peer: a}
-			c.Play.Limit = patience
-			w, e := peer.ListenWire(netip.AddrPortFrom(b, roce.Port), netip.AddrPortFrom(a, roce.Port), nil)
-			close(ready)
-			if e == nil {
-				c.Play.Wire, c.Play.Local, c.Play.Peer = w, netip.AddrPortFrom(b, roce.Port), netip.AddrPortFrom(a, roce.Port)
-				_, err = s.Play(context.Background(), c.Play)
-				e = w.Close()
-			}
-			if err == nil {
-				err = e
-			}
-		}
-		done <- err
-	}()
-	<-ready
-	s, err := script.Parse("asks", asks)
+)
+
+// talk plays a script on a wire.
+func talk(w *peer.Wire, local, to netip.AddrPort, text string, set map[string]uint64, note func(string)) error {
+	s, err := script.Parse("talk", text)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	var told []string
-	c := peer.Config{Local: a, Peer: b}
-	c.Play.Limit, c.Play.Set = patience, map[string]uint64{"qpn": 0x99}
-	c.Play.Note = func(line string) { told = append(told, line) }
-	if _, err := peer.Play(context.Background(), s, c); err != nil {
-		t.Error(err)
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	want := []string{"the peer is to have: mr a 64 remote_read", "the peer: state RTS"}
-	if fmt.Sprint(told) != fmt.Sprint(want) {
-		t.Errorf("told %q, want %q", told, want)
-	}
+	_, err = s.Play(context.Background(), script.Config{
+		Wire: w, Local: local, Peer: to, Limit: patience, Set: set, Note: note,
+	})
+	return err
 }
