@@ -52,6 +52,7 @@ type host struct {
 	killed   []uint32
 	onSend   func(*CQE)
 	onRecv   func(*CQE)
+	addr     frame.Addr
 }
 
 // Queue pair numbers of the two hosts.
@@ -272,6 +273,9 @@ func line(f *frame.Frame) string {
 	}
 	if h.BTH().Solicited() {
 		s += " solicited"
+	}
+	if x := h.DETH(); x != nil {
+		s += fmt.Sprintf(" to=%#x qkey=%#x from=%#x", h.BTH().DestQP(), x.QKey(), x.SrcQP())
 	}
 	if f.Len > 0 {
 		s += fmt.Sprintf(" len=%d", f.Len)

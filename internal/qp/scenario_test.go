@@ -24,11 +24,13 @@ var update = flag.Bool("update", false, "write what the scenarios print into the
 //
 //	set [A|B|AB] mtu= psn= timeout= retry= rnr= rdatomic= window= cap= probe= endless=
 //	    recvmtu= destrd= rnrtimer= access= shared= signalall= frames= room=
+//	    transport=rc|uc|ud qpn= qkey= ip=4|6
 //	post [A|B] OP id= len= at= to= imm= inv= key= rkey= sge= add= cmp= swap=
-//	    fence solicited unsignaled inline
+//	    fence solicited unsignaled inline; of datagrams: qpn= qkey=
 //	recv [A|B] id= len= key=
 //	drop|dup|hold [A|B] psn= [n=] [skip=]   the fate of packets that A sends
 //	delay [A|B] psn= by=
+//	keep [A|B]                 what A sends is not given back until release [n=] [newest] [end]
 //	stop [A|B]                 the host receives nothing any more; go ends that
 //	forge [A|B] OP psn= len= at= of= key= code= pad= ask   a packet that A did not send
 //	fail|drain|resume|redirect|reset|start [A|B], invalidate [A|B] key=, word [A|B] at= is=
@@ -81,6 +83,7 @@ type stage struct {
 	seen    map[string][4]int
 	begun   bool
 	budget  int // of a run, in packets
+	kept    keeper
 	middles int // MIDDLE packets in a row
 }
 
@@ -152,10 +155,11 @@ func (a *args) host() string {
 func newStage(t *testing.T) *stage {
 	g := &stage{t: t, now: 1_000_000, budget: 64, hosts: map[string]*host{}, deaf: map[string]bool{},
 		send: map[string]*SenderConfig{}, recv: map[string]*ResponderConfig{},
-		queue: map[string][]*frame.Frame{}, seen: map[string][4]int{}}
+		queue: map[string][]*frame.Frame{}, seen: map[string][4]int{}, kept: keeper{}}
 	g.shown = g.now
 	for i, n := range []string{"A", "B"} {
 		h := newHost(t, n, 64)
+		h.addr = addrOf(n, 4)
 		h.register(pattern(make([]byte, 1<<16), i*50), LocalWrite|RemoteWrite|RemoteRead|RemoteAtomic) // key 1
 		h.register(make([]byte, 1<<16), 0)                                                             // key 2: nothing
 		h.register(make([]byte, 1<<16), LocalWrite|RemoteWrite)                                        // key 3
@@ -258,6 +262,10 @@ func (g *stage) do(verb string, a args) {
 		g.budget = a.num("budget", 64)
 		g.turn(n)
 		g.budget = 64
+	case "keep", "release":
+		if back := g.kept.do(verb, n, a); verb == "release" {
+			g.print("%s   has %d frames back", n, back)
+		}
 	case "step":
 		g.settle()
 	case "wait":
@@ -314,6 +322,7 @@ func (g *stage) set(n string, a args) {
 		if p, ok := a.text("probe"); ok {
 			s.Probe = a.span(p)
 		}
+		setUnreliable(s, r, h, a)
 		h.cap = a.num("cap", h.cap)
 		h.limit = a.num("frames", h.limit)
 		h.room = a.num("room", h.room)
@@ -338,6 +347,7 @@ func (g *stage) post(h *host, a args) {
 		w.Imm = uint32(a.num("imm", a.num("inv", 0)))
 		w.RKey = uint32(a.num("rkey", 1))
 		w.RemoteAddr = addr(w.RKey, a.num("to", 0))
+		g.address(h, w, a)
 		w.Compare, w.SwapAdd = uint64(a.num("cmp", 0)), uint64(a.num("swap", a.num("add", 0)))
 		for word, flag := range map[string]Flags{"fence": Fence, "solicited": Solicited, "inline": Inline} {
 			if a.has(word) {

@@ -42,7 +42,7 @@ func (g *stage) forge(from string, a args) {
 	f := &frame.Frame{}
 	var op roce.Opcode
 	for o := range 256 {
-		if roce.Opcode(o).Transport() == roce.RC && roce.Opcode(o).Name() == a.words[0] {
+		if roce.Opcode(o).Transport() == g.send[from].Transport && roce.Opcode(o).Name() == a.words[0] {
 			op = roce.Opcode(o)
 		}
 	}
@@ -61,6 +61,9 @@ func (g *stage) forge(from string, a args) {
 	}
 	if x := h.AtomicETH(); x != nil {
 		x.Set(addr(key, a.num("at", 0)), key, 1, 0)
+	}
+	if x := h.DETH(); x != nil {
+		x.Set(uint32(a.num("qkey", int(g.send[from].QKey))), uint32(a.num("qpn", int(g.send[from].QPN))))
 	}
 	if x := h.AETH(); x != nil {
 		x.Set(roce.Syndrome(a.num("code", int(roce.AckUnlimited))), 0)
@@ -88,7 +91,8 @@ func (g *stage) carry(from string, f *frame.Frame, note string) {
 	}
 	c := clone(f)
 	text := fmt.Sprintf("%s>%s %s", from, to, line(f)) + note
-	f.Back()
+	g.route(from, f, c)
+	g.kept.back(from, f)
 	switch what.what {
 	case "drop":
 		g.print("%s   lost", text)
@@ -211,6 +215,9 @@ func describe(e CQE) string {
 	}
 	if e.Solicited {
 		s += " solicited"
+	}
+	if e.WithGRH {
+		s += fmt.Sprintf(" grh from=%#x", e.SrcQP)
 	}
 	return s
 }

@@ -57,7 +57,8 @@ func (r *Responder) takeDatagram() {
 // link has seen it. It stays zero for a frame without addresses.
 func (r *Responder) origin(g *roce.GRH) {
 	f := r.packet.f
-	from := roce.Path{Src: f.Peer.AddrPort(), Dst: f.Local.AddrPort(), TrafficClass: f.TOS, HopLimit: f.TTL}
+	from := roce.Path{Src: f.Peer.AddrPort(), Dst: f.Local.AddrPort(), TrafficClass: f.TOS, HopLimit: f.TTL,
+		Ident: roce.Segment(0)}
 	if f.TTL == 0 {
 		from.HopLimit = unknownHops
 	}
