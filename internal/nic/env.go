@@ -121,6 +121,8 @@ func (h *half) Atomic(mem []byte, op qp.Op, compare, swapAdd uint64) (before uin
 	defer h.d.atomics.Unlock()
 	before = binary.NativeEndian.Uint64(mem)
 	switch {
+	case op == qp.OpAtomicWrite:
+		binary.NativeEndian.PutUint64(mem, swapAdd)
 	case op == qp.OpFetchAdd:
 		binary.NativeEndian.PutUint64(mem, before+swapAdd)
 	case before == compare:
@@ -139,6 +141,12 @@ func (h *half) InvalidateRemote(rkey uint32) bool {
 	return h.d.keys.invalidate(h.q.pd, rkey, true)
 }
 
+// Flush is part of qp.Env. No memory grants it, so it is refused.
+func (h *half) Flush(*qp.FlushTarget) bool { return false }
+
+// BindWindow is part of qp.Env. There are no windows, so it is refused.
+func (h *half) BindWindow(*qp.Binding) bool { return false }
+
 // TakeReceive is part of qp.Env; a send half has no receives.
 func (h *half) TakeReceive() *qp.RecvWQE { return nil }
 
@@ -149,11 +157,15 @@ func (r *recvHalf) TakeReceive() *qp.RecvWQE { return r.rq.take() }
 func (h *half) CompleteSend(e *qp.CQE) bool { return h.complete(e) }
 
 // CompleteReceive is part of qp.Env; a send half has no receives.
-func (h *half) CompleteReceive(e *qp.CQE) bool { return h.complete(e) }
+func (h *half) CompleteReceive(_ *qp.RecvWQE, e *qp.CQE) bool { return h.complete(e) }
+
+// GiveUpReceive is part of qp.Env. The receive queue is reset with the queue
+// pair, and its slots with it.
+func (h *half) GiveUpReceive(*qp.RecvWQE) {}
 
 // CompleteReceive is part of qp.Env. The slot of the receive is free again,
 // even if its entry was lost.
-func (r *recvHalf) CompleteReceive(e *qp.CQE) bool {
+func (r *recvHalf) CompleteReceive(_ *qp.RecvWQE, e *qp.CQE) bool {
 	r.rq.done.Add(1)
 	return r.complete(e)
 }

@@ -19,6 +19,7 @@ const (
 	noAnswer answerKind = iota
 	answerNak
 	answerAtomic
+	answerEmpty // of a FLUSH or an ATOMIC WRITE: a READ response without data
 )
 
 // answers is what a Responder owes its peer. Acknowledgements merge, because
@@ -80,10 +81,13 @@ func (r *Responder) sendAnswers() bool {
 	if f == nil {
 		return false
 	}
-	if a.other.kind == answerAtomic {
+	switch a.other.kind {
+	case answerAtomic:
 		h := r.respond(f, roce.RCAtomicAck, a.other.psn, roce.AckUnlimited)
 		h.AtomicAckETH().SetOriginal(a.other.before)
-	} else {
+	case answerEmpty:
+		r.respond(f, roce.RCReadResponseOnly, a.other.psn, roce.AckUnlimited)
+	default:
 		r.respond(f, roce.RCAck, a.other.psn, a.other.syndrome)
 	}
 	a.other.kind = noAnswer

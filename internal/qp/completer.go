@@ -126,6 +126,9 @@ func (s *Sender) acknowledge(limit int64) bool {
 		}
 		s.una = w.end
 		s.acked++
+		if s.bound > 0 {
+			s.passBound()
+		}
 	}
 	return true
 }
@@ -169,7 +172,7 @@ type landing struct {
 func (s *Sender) takeRead(r *response) compStep {
 	w := s.q.at(s.acked)
 	if w.Op != OpRead || r.is&roce.IsReadResponse == 0 {
-		return compBad
+		return s.takeEmpty(w, r)
 	}
 	if h := r.h.AETH(); h != nil && h.Syndrome().Kind() != roce.KindAck {
 		return compBad
@@ -222,6 +225,9 @@ func (s *Sender) answered(w *WQE, seq int64, ends bool) {
 	s.una = seq + 1
 	if s.una == w.end {
 		s.acked++
+		if s.bound > 0 {
+			s.passBound()
+		}
 	}
 }
 

@@ -30,10 +30,13 @@ func TestAnswersKeepTheOrderOfTheirRequests(t *testing.T) {
 				op = OpSend
 			}
 			p.a.post(func(w *WQE) {
-				w.Op, w.RKey, w.RemoteAddr = op, 1, addr(1, 0)
+				w.Op, w.RKey, w.RemoteAddr, w.Placement = op, 1, addr(1, 0), roce.PlaceGlobal
 				w.Len = 8
 				if op < OpCompareSwap {
 					w.Len = uint32(rng.IntN(1200))
+				}
+				if op == OpFlush {
+					return
 				}
 				w.SG = append(w.SG, SGE{addr(1, 4096), w.Len, 1})
 			})
@@ -119,8 +122,10 @@ func TestDuplicatesMoveNothing(t *testing.T) {
 			continue
 		}
 		p.a.post(func(w *WQE) {
-			w.Op, w.RKey, w.RemoteAddr, w.SwapAdd = op, 1, addr(1, 0), 1
-			w.SG = append(w.SG, SGE{addr(1, 4096), 8, 1})
+			w.Op, w.RKey, w.RemoteAddr, w.SwapAdd, w.Placement = op, 1, addr(1, 0), 1, roce.PlaceGlobal
+			if op != OpFlush {
+				w.SG = append(w.SG, SGE{addr(1, 4096), 8, 1})
+			}
 		})
 	}
 	p.a.s.Step(1, 64)
@@ -135,9 +140,9 @@ func TestDuplicatesMoveNothing(t *testing.T) {
 	if got := p.b.r.Expected(); got != roce.PSN(0xfffffe).Add(len(out)) {
 		t.Errorf("expected is %d after %d requests", got, len(out))
 	}
-	if p.b.r.msn != uint32(len(out)) || p.b.atomics != 2 || len(p.b.received) != 3 {
-		t.Errorf("executed %d messages, %d atomics, %d receives: want %d, 2, 3", p.b.r.msn, p.b.atomics,
-			len(p.b.received), len(out))
+	if p.b.r.msn != uint32(len(out)) || p.b.atomics != 3 || len(p.b.received) != 3 || len(p.b.flushes) != 1 {
+		t.Errorf("executed %d messages, %d atomics, %d receives, %d FLUSHes: want %d, 3, 3, 1", p.b.r.msn, p.b.atomics,
+			len(p.b.received), len(p.b.flushes), len(out))
 	}
 }
 

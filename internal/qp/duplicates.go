@@ -5,7 +5,8 @@ import "github.com/gantry-rdma/gantry/roce"
 // duplicate answers a request that was executed before, because the answer was
 // lost or is late. It is not executed again: a SEND or WRITE is acknowledged
 // with the newest sequence number, a READ is read again, an atomic is answered
-// from memory.
+// from memory. What a FLUSH asked for was done before its first answer, and is
+// still: it needs no memory.
 func (r *Responder) duplicate() step {
 	p := &r.packet
 	r.env.Count(CountDuplicate)
@@ -16,11 +17,19 @@ func (r *Responder) duplicate() step {
 		r.readAgain(r.saved.find(p.psn))
 	case p.has(roce.IsAtomic):
 		x := r.saved.find(p.psn)
-		if x == nil || !x.atomic {
+		if x == nil || x.op != atomicOp(p.h.Opcode()) {
 			r.env.Count(CountDropReplay)
 			break
 		}
 		r.owe(answer{kind: answerAtomic, psn: p.psn, before: x.before})
+	case p.has(roce.IsAtomicWrite):
+		if x := r.saved.find(p.psn); x == nil || x.op != OpAtomicWrite {
+			r.env.Count(CountDropReplay)
+			break
+		}
+		r.owe(answer{kind: answerEmpty, psn: p.psn})
+	case p.has(roce.IsFlush):
+		r.owe(answer{kind: answerEmpty, psn: p.psn})
 	default:
 		r.env.Count(CountDropMalformed)
 	}
@@ -33,7 +42,7 @@ func (r *Responder) readAgain(x *resource) {
 	p := &r.packet
 	h := p.h.RETH()
 	want := target{h.VA(), h.RKey(), h.DMALen()}
-	if x == nil || x.atomic || !x.covers(want) || r.packetsOf(want.left) > x.packets-p.psn.Sub(x.psn) {
+	if x == nil || x.op != OpRead || !x.covers(want) || r.packetsOf(want.left) > x.packets-p.psn.Sub(x.psn) {
 		r.env.Count(CountDropReplay)
 		return
 	}

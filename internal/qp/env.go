@@ -37,24 +37,48 @@ type Env interface {
 	// zero; the check must hold for the whole range.
 	Remote(rkey uint32, addr uint64, n int, need Access) ([]byte, bool)
 
-	// Atomic executes a COMPARE SWAP or FETCH ADD on the 8 aligned bytes of
-	// mem, a number in the machine's byte order, under the lock that all
-	// atomics of the device share. It returns what was there before.
+	// Atomic executes a COMPARE SWAP, FETCH ADD or ATOMIC WRITE on the 8
+	// aligned bytes of mem, a number in the machine's byte order, under the
+	// lock that all atomics of the device share. An ATOMIC WRITE stores
+	// swapAdd, in one piece. It returns what was there before.
 	Atomic(mem []byte, op Op, compare, swapAdd uint64) (before uint64)
 
+	// Flush makes what was written into memory visible to all or safe from a
+	// loss of power, and returns when it is. false: the key is not valid, not
+	// in the domain of the queue pair, does not grant t.Need, does not cover
+	// the range, or the memory cannot be made safe.
+	Flush(t *FlushTarget) bool
+
+	// BindWindow gives a memory window to a piece of a region, or takes it
+	// away. Both are in the domain of the queue pair; a window of type 2 then
+	// counts for this queue pair alone. false: it may not be.
+	BindWindow(b *Binding) bool
+
 	// InvalidateLocal makes a key of the queue pair's domain invalid, for the
-	// local request; InvalidateRemote does, for a peer's SEND.
+	// local request; InvalidateRemote does, for a peer's SEND. The key of a
+	// window of type 2 is that of a window bound to this queue pair.
 	InvalidateLocal(key uint32) bool
 	InvalidateRemote(rkey uint32) bool
 
-	// TakeReceive takes the oldest posted receive; nil: there is none. It is
-	// the Responder's until it is completed.
+	// TakeReceive takes the oldest posted receive, of the queue pair's own
+	// queue or of the shared one. nil: there is none, or the shared queue is
+	// in error; the peer is asked to come again.
+	//
+	// The receive is the Responder's, which has one at a time, until it is
+	// handed in again, exactly once: through CompleteReceive, or through
+	// GiveUpReceive by Reset. What several queue pairs took from one shared
+	// queue comes back in any order.
 	TakeReceive() *RecvWQE
 
+	// GiveUpReceive takes back a receive that will never be completed: the
+	// queue pair is being reset.
+	GiveUpReceive(w *RecvWQE)
+
 	// CompleteSend and CompleteReceive put an entry into the completion queue
-	// of that half. false: the queue is full, and the queue pair is lost.
+	// of that half. false: the queue is full, and the queue pair is lost. The
+	// receive w is the device's again, either way.
 	CompleteSend(e *CQE) bool
-	CompleteReceive(e *CQE) bool
+	CompleteReceive(w *RecvWQE, e *CQE) bool
 
 	// WindowCap is the most packets that the queue pair may have outstanding:
 	// its share of what the device may. The Sender asks once per Step.
@@ -73,14 +97,17 @@ type Env interface {
 }
 
 // Access says what may be done to memory, in the bits that verbs have.
-type Access uint8
+type Access uint16
 
 // The rights.
 const (
-	LocalWrite Access = 1 << iota
-	RemoteWrite
-	RemoteRead
-	RemoteAtomic
+	LocalWrite            Access = 1 << 0
+	RemoteWrite           Access = 1 << 1 // ATOMIC WRITE, too
+	RemoteRead            Access = 1 << 2
+	RemoteAtomic          Access = 1 << 3
+	BindWindow            Access = 1 << 4 // windows may be bound to the region
+	RemoteFlushGlobal     Access = 1 << 8
+	RemoteFlushPersistent Access = 1 << 9
 )
 
 // An Event is what an Env is told through Raise.

@@ -21,6 +21,11 @@ func (r *Responder) execute() step {
 	case p.has(roce.IsRead):
 		r.beginRead()
 		return stepDone
+	case p.has(roce.IsAtomicWrite):
+		r.atomicWrite()
+		return stepDone
+	case p.has(roce.IsFlush):
+		return r.flushMemory()
 	default:
 		r.atomic()
 		return stepDone
@@ -66,15 +71,20 @@ func (r *Responder) put() {
 func (r *Responder) atomic() {
 	p := &r.packet
 	h := p.h.AtomicETH()
-	op := OpFetchAdd
-	if p.h.Opcode() == roce.RCCompareSwap {
-		op = OpCompareSwap
-	}
+	op := atomicOp(p.h.Opcode())
 	before := r.env.Atomic(p.mem, op, h.Compare(), h.SwapAdd())
-	r.saved.add(resource{psn: p.psn, packets: 1, atomic: true, before: before})
+	r.saved.add(resource{psn: p.psn, packets: 1, op: op, before: before})
 	r.expected = r.expected.Next()
 	r.msn++
 	r.owe(answer{kind: answerAtomic, psn: p.psn, before: before})
+}
+
+// atomicOp returns what an atomic asks for.
+func atomicOp(o roce.Opcode) Op {
+	if o == roce.RCCompareSwap {
+		return OpCompareSwap
+	}
+	return OpFetchAdd
 }
 
 // complete completes the receive in use with the last packet of its message.
@@ -105,8 +115,9 @@ func (r *Responder) completeReceive() bool { return r.completeFrom(r.cfg.DestQPN
 // completeFrom is completeReceive for what that queue pair has sent.
 func (r *Responder) completeFrom(peer uint32) bool {
 	r.cqe.ID, r.cqe.QPN, r.cqe.SrcQP = r.recv.ID, r.cfg.QPN, peer
+	w := r.recv
 	r.recv = nil
-	if r.env.CompleteReceive(&r.cqe) {
+	if r.env.CompleteReceive(w, &r.cqe) {
 		return true
 	}
 	if r.state != Failed {
@@ -167,23 +178,27 @@ func (r *Responder) fail(why Status) {
 	r.env.Fatal(why)
 }
 
-// flush completes posted receives that will never be used.
+// flush completes posted receives that will never be used: the one in use, and
+// what is in the queue pair's own queue. A shared queue goes on without it.
 func (r *Responder) flush(budget int) (more bool) {
-	if r.recv == nil && r.cfg.SharedReceive {
-		if !r.flushed {
-			r.flushed = true
-			r.env.Raise(LastWQEReached)
-		}
-		return false
-	}
 	for range budget {
+		if r.recv == nil && !r.cfg.SharedReceive {
+			r.recv = r.env.TakeReceive()
+		}
 		if r.recv == nil {
-			if r.recv = r.env.TakeReceive(); r.recv == nil {
-				return false
-			}
+			r.tellLast()
+			return false
 		}
 		r.cqe = CQE{Status: StatusFlushed}
 		r.completeReceive()
 	}
 	return true
+}
+
+// tellLast reports, once, that no receive of a shared queue is in use any more.
+func (r *Responder) tellLast() {
+	if r.cfg.SharedReceive && !r.flushed {
+		r.flushed = true
+		r.env.Raise(LastWQEReached)
+	}
 }

@@ -23,8 +23,8 @@ func position(first, last bool) int {
 	return middlePacket
 }
 
-// requestOpcodes has the opcode of each packet of each operation. READs and
-// atomics are one packet.
+// requestOpcodes has the opcode of each packet of each operation. READs,
+// atomics and FLUSHes are one packet.
 var requestOpcodes = [opCount][4]roce.Opcode{
 	OpSend:        {roce.RCSendFirst, roce.RCSendMiddle, roce.RCSendLast, roce.RCSendOnly},
 	OpSendImm:     {roce.RCSendFirst, roce.RCSendMiddle, roce.RCSendLastImm, roce.RCSendOnlyImm},
@@ -34,6 +34,8 @@ var requestOpcodes = [opCount][4]roce.Opcode{
 	OpRead:        {onlyPacket: roce.RCReadRequest},
 	OpCompareSwap: {onlyPacket: roce.RCCompareSwap},
 	OpFetchAdd:    {onlyPacket: roce.RCFetchAdd},
+	OpAtomicWrite: {onlyPacket: roce.RCAtomicWrite},
+	OpFlush:       {onlyPacket: roce.RCFlush},
 }
 
 // readResponseOpcodes has those of the answer to a READ.
@@ -44,5 +46,6 @@ var readResponseOpcodes = [4]roce.Opcode{
 // completedAs has what a completion calls each operation.
 var completedAs = [opCount]Op{
 	OpSend: OpSend, OpSendImm: OpSend, OpSendInv: OpSend, OpWrite: OpWrite, OpWriteImm: OpWrite,
-	OpRead: OpRead, OpCompareSwap: OpCompareSwap, OpFetchAdd: OpFetchAdd, OpLocalInv: OpLocalInv,
+	OpRead: OpRead, OpCompareSwap: OpCompareSwap, OpFetchAdd: OpFetchAdd,
+	OpAtomicWrite: OpAtomicWrite, OpFlush: OpFlush, OpLocalInv: OpLocalInv, OpBindMW: OpBindMW,
 }

@@ -35,11 +35,11 @@ func newPair(t fataler, mtu roce.MTU, psn roce.PSN, rd uint8, window int) *pair 
 	p := &pair{a: newHost(t, "A", 16), b: newHost(t, "B", 16), now: 1000, fate: func() int { return passes }}
 	for i, h := range []*host{p.a, p.b} {
 		h.refs = map[uint64]int{}
-		h.register(pattern(make([]byte, 8192), 90*i), LocalWrite|RemoteRead|RemoteWrite|RemoteAtomic)
+		h.register(pattern(make([]byte, 8192), 90*i), LocalWrite|RemoteRead|RemoteWrite|RemoteAtomic|RemoteFlushGlobal)
 		h.s.Start(SenderConfig{MTU: mtu, PSN: psn, Timeout: 6, RetryCount: 7, RNRRetry: 7, EndlessRetry: true,
 			MaxRdAtomic: rd, MaxWindow: window, Probe: 20_000})
 		h.r.Start(ResponderConfig{MTU: mtu, PSN: psn, MaxDestRdAtomic: rd, MinRNRTimer: 1,
-			Access: RemoteRead | RemoteWrite | RemoteAtomic})
+			Access: RemoteRead | RemoteWrite | RemoteAtomic | RemoteFlushGlobal})
 	}
 	return p
 }

@@ -10,7 +10,7 @@ import (
 //  1. A program reserves a slot of the send queue, fills it, publishes it, and
 //     wakes the send item; Step sees it.
 //  2. It begins when its turn comes: it gets its packet numbers; a fence waits
-//     for earlier READs, a local invalidation for everything.
+//     for earlier READs, a local invalidation for everything, a bind for nothing.
 //  3. Packet by packet it is sent: headers are laid out, payload is referred to
 //     where it lies. The window bounds what is outstanding (window.go), the
 //     number of READs and atomics is bounded by what the peer remembers.
@@ -72,6 +72,8 @@ func (s *Sender) send() Wait {
 	switch {
 	case w.state == wqeFailed:
 		return s.failInTurn(w)
+	case w.Op == OpBindMW:
+		return s.bind(w)
 	case w.Op == OpLocalInv:
 		return s.invalidate(w)
 	case w.Op >= OpRead:
@@ -120,10 +122,11 @@ func (s *Sender) valid(w *WQE) Status {
 	readLike := w.Op >= OpRead && w.Op < OpLocalInv
 	switch {
 	case w.Op >= opCount,
-		readLike && (s.cfg.MaxRdAtomic == 0 || w.Flags&Inline != 0),
+		readLike && (s.cfg.MaxRdAtomic == 0 || w.Flags&Inline != 0 && w.Op != OpAtomicWrite),
+		w.Op == OpFlush && !w.canFlush(),
 		w.Flags&Inline != 0 && uint32(len(w.Data)) != w.Len:
 		return StatusLocQPOp
-	case w.Len > maxMessage, readLike && w.Op != OpRead && w.Len != 8:
+	case w.Len > maxMessage, readLike && w.Op != OpRead && w.Op != OpFlush && w.Len != 8:
 		return StatusLocLen
 	}
 	return StatusSuccess
@@ -154,7 +157,7 @@ func (s *Sender) invalidate(w *WQE) Wait {
 	return WaitNothing
 }
 
-// sendRead sends a READ REQUEST or an atomic. A READ longer than the window is
+// sendRead sends a READ REQUEST, an atomic or a FLUSH. A READ longer than the window is
 // asked for in pieces, always the same ones: what is asked for again must lie
 // within one request of before.
 func (s *Sender) sendRead(w *WQE) Wait {
@@ -169,7 +172,10 @@ func (s *Sender) sendRead(w *WQE) Wait {
 	if f == nil {
 		return WaitFrame
 	}
-	s.layOutRead(w, f, end)
+	if !s.layOutRead(w, f, end) {
+		s.dropUnsent(w, f)
+		return WaitNothing
+	}
 	s.reads++
 	s.sent(end, true)
 	s.passed(w)
@@ -177,17 +183,25 @@ func (s *Sender) sendRead(w *WQE) Wait {
 	return WaitNothing
 }
 
-// layOutRead writes the headers of a READ or an atomic.
-func (s *Sender) layOutRead(w *WQE, f *frame.Frame, end int64) {
+// layOutRead writes the headers of what sendRead sends, and reports whether it
+// could.
+func (s *Sender) layOutRead(w *WQE, f *frame.Frame, end int64) bool {
 	h := s.layOut(f, requestOpcodes[w.Op][onlyPacket], true)
 	f.Token = noRequest
-	if w.Op != OpRead {
+	switch w.Op {
+	case OpCompareSwap, OpFetchAdd:
 		h.AtomicETH().Set(w.RemoteAddr, w.RKey, w.SwapAdd, w.Compare)
-		return
+		return true
+	case OpAtomicWrite:
+		return s.layOutAtomicWrite(w, f, h)
+	case OpFlush:
+		w.layOutFlush(h)
+		return true
 	}
 	off := uint64(s.at.seq-w.first) << s.shift
 	n := min(uint64(end-s.at.seq)<<s.shift, uint64(w.Len)-off)
 	h.RETH().Set(w.RemoteAddr+off, w.RKey, uint32(n))
+	return true
 }
 
 // pieceEnd returns one after the last packet of the READ request that packet
@@ -233,9 +247,7 @@ func (s *Sender) sendPacket(w *WQE, probe bool) Wait {
 		f.Token = uint64(s.at.wqe)
 		w.out++
 		if !s.load(w, f, off, n) {
-			f.Handed()
-			f.Back() // as if it had been sent
-			w.state, w.status = wqeFailed, StatusLocProt
+			s.dropUnsent(w, f)
 			return WaitNothing
 		}
 		f.Len, f.Pad = n, uint8(roce.PadFor(n))
@@ -245,6 +257,14 @@ func (s *Sender) sendPacket(w *WQE, probe bool) Wait {
 	s.passed(w)
 	s.env.Emit(f)
 	return WaitNothing
+}
+
+// dropUnsent gives a frame back, whose payload may not be read, as if it had
+// been sent. The request fails in its turn.
+func (s *Sender) dropUnsent(w *WQE, f *frame.Frame) {
+	f.Handed()
+	f.Back()
+	w.state, w.status = wqeFailed, StatusLocProt
 }
 
 // passed moves the cursor on to the next request when w is sent.

@@ -6,9 +6,9 @@ import "github.com/gantry-rdma/gantry/roce"
 // can be answered again (IBTA Vol 1, 9.7.5.1.4).
 type resource struct {
 	psn     roce.PSN
-	packets int // that the answer has
-	atomic  bool
-	before  uint64 // of an atomic: the answer
+	packets int    // that the answer has
+	op      Op     // OpRead, or which of the atomics and ATOMIC WRITE
+	before  uint64 // of an atomic: the answer; of an ATOMIC WRITE it is empty
 	memory  target // of a READ: what was asked for
 }
 
@@ -68,7 +68,7 @@ func (r *Responder) beginRead() {
 	p := &r.packet
 	h := p.h.RETH()
 	memory := target{h.VA(), h.RKey(), h.DMALen()}
-	r.saved.add(resource{psn: p.psn, packets: r.packetsOf(memory.left), memory: memory})
+	r.saved.add(resource{psn: p.psn, packets: r.packetsOf(memory.left), op: OpRead, memory: memory})
 	r.msn++
 	r.reading = reading{active: true, first: true, psn: p.psn, memory: memory}
 	if r.sendAnswers() {

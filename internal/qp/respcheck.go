@@ -96,13 +96,17 @@ func (r *Responder) checkOpcode() step {
 		need = RemoteRead
 	case p.has(roce.IsAtomic):
 		need = RemoteAtomic
-	default: // FLUSH and ATOMIC WRITE are not offered
+	case p.has(roce.IsAtomicWrite):
+		need = RemoteWrite
+	case p.has(roce.IsFlush):
+		return r.checkFlush()
+	default:
 		return r.no(badRequest)
 	}
 	if r.cfg.Access&need == 0 {
 		return r.no(noAccess)
 	}
-	if need != RemoteWrite && r.saved.limit == 0 {
+	if !p.has(roce.IsWrite) && r.saved.limit == 0 {
 		return r.no(badRequest)
 	}
 	return stepReceive
@@ -150,7 +154,7 @@ func (r *Responder) checkLength() step {
 		return stepExecute // the keys of the receive are looked up as it is filled
 	}
 	if h := p.h.RETH(); h != nil {
-		if h.DMALen() > maxMessage {
+		if h.DMALen() > maxMessage && !p.has(roce.IsFlush) {
 			return r.no(badRequest)
 		}
 		if p.has(roce.IsWrite) {
@@ -178,6 +182,10 @@ func (r *Responder) checkKey() step {
 	case p.has(roce.IsRead):
 		h := p.h.RETH()
 		return r.lookUp(target{h.VA(), h.RKey(), h.DMALen()}, RemoteRead)
+	case p.has(roce.IsAtomicWrite):
+		return r.checkAtomicWrite()
+	case p.has(roce.IsFlush):
+		return stepExecute // the device looks its memory up
 	}
 	h := p.h.AtomicETH()
 	if h.VA()%8 != 0 {

@@ -18,7 +18,8 @@ import (
 //  4. If it uses up a receive, one is taken; if there is none, the peer is
 //     told to come again.
 //  5. It is executed: payload goes straight to its target (execute.go), a READ
-//     begins to be answered (resources.go), an atomic is.
+//     begins to be answered (resources.go), an atomic, an ATOMIC WRITE
+//     (atomicwrite.go) and a FLUSH (flush.go) are.
 //  6. The expected number moves on, a receive that is full completes.
 //  7. The answer is owed, and leaves at once or with Step (answer.go):
 //     acknowledgements of one run are merged, all answers keep their order.
@@ -30,9 +31,9 @@ type ResponderConfig struct {
 	DestQPN         uint32         // the peer
 	MTU             roce.MTU       // of the path
 	PSN             roce.PSN       // of the first packet that is expected
-	MaxDestRdAtomic uint8          // READs and atomics that are remembered; not above what Init was told
+	MaxDestRdAtomic uint8          // READs, atomics and ATOMIC WRITEs that are remembered; not above what Init was told
 	MinRNRTimer     roce.RNRTimer  // how long a peer waits when no receive is posted
-	Access          Access         // what the peer may do: RemoteWrite, RemoteRead, RemoteAtomic
+	Access          Access         // what the peer may do: the rights that begin with Remote
 	SharedReceive   bool           // receives come from a shared queue, and are not flushed
 	QKey            uint32         // UD: what a datagram must name
 }
@@ -57,12 +58,13 @@ type Responder struct {
 	met      bool     // a request was taken
 	flushed  bool     // the end of a shared receive queue was reported
 
-	recv   *RecvWQE // in use
-	room   uint64   // bytes that recv can hold
-	got    uint32   // bytes of the message that arrived
-	place  place    // where the next byte goes in recv
-	write  target   // where the next byte of a WRITE goes
-	packet packet   // the request in hand
+	recv     *RecvWQE    // in use
+	room     uint64      // bytes that recv can hold
+	got      uint32      // bytes of the message that arrived
+	place    place       // where the next byte goes in recv
+	write    target      // where the next byte of a WRITE goes
+	packet   packet      // the request in hand
+	flushing FlushTarget // ... if it is a FLUSH
 
 	saved   resources
 	reading reading // a READ that is being answered
@@ -142,8 +144,11 @@ func (r *Responder) Fail() {
 	r.reading.active = false
 }
 
-// Reset forgets everything, a receive in use included, and stops.
+// Reset forgets everything, gives up a receive in use, and stops.
 func (r *Responder) Reset() {
+	if r.recv != nil {
+		r.env.GiveUpReceive(r.recv)
+	}
 	*r = Responder{env: r.env, trace: r.trace, saved: resources{ring: r.saved.ring}}
 }
 

@@ -34,6 +34,10 @@ type host struct {
 
 	regions []region
 	posted  []*RecvWQE
+	taken   *RecvWQE // in use by the Responder
+	flushes []FlushTarget
+	onFlush func()
+	bound   []Binding
 	free    []*frame.Frame
 	made    int
 	limit   int // most frames there may be; 0: any number
@@ -136,6 +140,8 @@ func (h *host) Atomic(mem []byte, op Op, compare, swapAdd uint64) uint64 {
 	h.atomics++
 	before := binary.NativeEndian.Uint64(mem)
 	switch {
+	case op == OpAtomicWrite:
+		binary.NativeEndian.PutUint64(mem, swapAdd)
 	case op == OpFetchAdd:
 		binary.NativeEndian.PutUint64(mem, before+swapAdd)
 	case before == compare:
@@ -160,9 +166,19 @@ func (h *host) TakeReceive() *RecvWQE {
 	if len(h.posted) == 0 {
 		return nil
 	}
-	w := h.posted[0]
+	if h.taken != nil {
+		h.t.Fatalf("%s: a receive is taken while one is in use", h.name)
+	}
+	h.taken = h.posted[0]
 	h.posted = h.posted[1:]
-	return w
+	return h.taken
+}
+
+func (h *host) GiveUpReceive(w *RecvWQE) {
+	if w != h.taken {
+		h.t.Fatalf("%s: receive %p is given up, want %p", h.name, w, h.taken)
+	}
+	h.taken = nil
 }
 
 func (h *host) fits() bool {
@@ -185,7 +201,11 @@ func (h *host) CompleteSend(e *CQE) bool {
 	return true
 }
 
-func (h *host) CompleteReceive(e *CQE) bool {
+func (h *host) CompleteReceive(w *RecvWQE, e *CQE) bool {
+	if w != h.taken {
+		h.t.Fatalf("%s: receive %p is completed, want %p", h.name, w, h.taken)
+	}
+	h.taken = nil
 	if !h.fits() {
 		return false
 	}

@@ -58,7 +58,8 @@ type Sender struct {
 	acked uint32 // the oldest that is not acknowledged
 	tail  uint32 // one after the newest that was posted
 
-	reads int   // READs and atomics sent and not answered
+	reads int   // READs, atomics and FLUSHes sent and not answered
+	bound int   // binds executed and not passed by acked
 	asked int64 // the newest packet that asked for an acknowledgement
 	quiet int   // packets sent since
 

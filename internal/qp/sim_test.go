@@ -221,6 +221,9 @@ type end struct {
 	landed  int // bytes of the landing region in use
 	invNext uint32
 	local   uint32
+	window  uint32 // the next to bind
+
+	flushPlans [][]byte // the target as each FLUSH is to find it
 }
 
 // A plan is what a request is to leave behind.

@@ -27,13 +27,17 @@ func newEnd(w *world, i int, mtu roce.MTU, psn [2]roce.PSN, rd [2]uint8) *end {
 		return b
 	}
 	h.register(random(256<<10), RemoteRead)
-	h.register(make([]byte, targetSize), RemoteRead|RemoteWrite|RemoteAtomic)
+	h.register(make([]byte, targetSize), RemoteRead|RemoteWrite|RemoteAtomic|RemoteFlushGlobal|RemoteFlushPersistent|BindWindow)
 	h.register(make([]byte, 80*longest), LocalWrite)
 	h.register(make([]byte, 256<<10), LocalWrite)
 	for range 200 {
 		h.register(make([]byte, 8), RemoteRead)
 	}
-	e.target, e.invNext, e.local = make([]byte, targetSize), keyFirst, keyFirst+100
+	for range 100 {
+		h.regions[h.register(nil, 0)-1].gone = true // windows
+	}
+	e.target, e.invNext, e.local, e.window = make([]byte, targetSize), keyFirst, keyFirst+100, keyFirst+200
+	e.onFlush = e.flushed
 	e.onSend, e.onRecv = e.completed, e.arrived
 	s := SenderConfig{QPN: uint32(i + 1), DestQPN: uint32(2 - i), MTU: mtu, PSN: psn[i], Timeout: 8, RetryCount: 7,
 		EndlessRetry: true, RNRRetry: 7, MaxRdAtomic: rd[i], MaxWindow: 1 << rng.IntN(10)}
@@ -43,7 +47,7 @@ func newEnd(w *world, i int, mtu roce.MTU, psn [2]roce.PSN, rd [2]uint8) *end {
 	h.cap = 1 << rng.IntN(10)
 	h.s.Start(s)
 	h.r.Start(ResponderConfig{QPN: uint32(i + 1), DestQPN: uint32(2 - i), MTU: mtu, PSN: psn[1-i],
-		MaxDestRdAtomic: rd[1-i], MinRNRTimer: 1, Access: RemoteRead | RemoteWrite | RemoteAtomic})
+		MaxDestRdAtomic: rd[1-i], MinRNRTimer: 1, Access: RemoteRead | RemoteWrite | RemoteAtomic | RemoteFlushGlobal | RemoteFlushPersistent})
 	return e
 }
 
@@ -221,7 +225,39 @@ func (e *end) fillIn(w *WQE, p *plan) {
 	case OpLocalInv:
 		w.Imm = e.local
 		e.local++
+	default:
+		e.fillInNew(w)
 	}
+}
+
+// fillInNew is fillIn for what came later.
+func (e *end) fillInNew(w *WQE) {
+	switch w.Op {
+	case OpAtomicWrite:
+		data, at := e.source(w, 8), 8*e.rng.IntN(16)
+		w.RKey, w.RemoteAddr = keyTarget, addr(keyTarget, at)
+		copy(e.target[at:], data)
+	case OpFlush:
+		w.RKey, w.RemoteAddr, w.Len = keyTarget, addr(keyTarget, 8), uint32(e.rng.IntN(targetSize-8))
+		w.Placement, w.Level = roce.Placement(1+e.rng.IntN(3)), roce.FlushLevel(e.rng.IntN(2))
+		e.flushPlans = append(e.flushPlans, bytes.Clone(e.target))
+	case OpBindMW:
+		w.Bind = Binding{Window: e.window, Key: e.window, LKey: keyTarget, Access: RemoteRead, Addr: addr(keyTarget, 0), Len: 8}
+		e.window++
+	}
+}
+
+// flushed checks that all before a FLUSH is in its place, and nothing after it.
+func (e *end) flushed() {
+	n := len(e.flushes) - 1
+	if n >= len(e.peer.flushPlans) {
+		e.w.fail("%s: FLUSH %d was executed, and %d were posted", e.name, n, len(e.peer.flushPlans))
+		return
+	}
+	if !bytes.Equal(e.peer.flushPlans[n], e.regions[keyTarget-1].mem) {
+		e.w.fail("%s: the memory at FLUSH %d is not as the requests before it leave it", e.name, n)
+	}
+	e.peer.flushPlans[n] = nil
 }
 
 // source gives a request n bytes to send: inline, or from up to four entries.
@@ -326,8 +362,19 @@ func (e *end) check() {
 	}
 	atomics := 0
 	for _, p := range e.plans {
-		if p.op == OpCompareSwap || p.op == OpFetchAdd {
+		if p.op >= OpCompareSwap && p.op <= OpAtomicWrite {
 			atomics++
+		}
+	}
+	if got, want := len(e.peer.flushes), len(e.flushPlans); got != want {
+		e.w.fail("%s executed %d FLUSHes, want %d", e.peer.name, got, want)
+	}
+	if got, want := len(e.bound), int(e.window)-keyFirst-200; got != want {
+		e.w.fail("%s bound %d windows, want %d", e.name, got, want)
+	}
+	for i, b := range e.bound {
+		if int(b.Window) != keyFirst+200+i {
+			e.w.fail("%s: bind %d is of window %d", e.name, i, b.Window)
 		}
 	}
 	if e.peer.atomics != atomics {

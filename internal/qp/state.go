@@ -24,4 +24,5 @@ const (
 	wqePosted wqeState = iota // no packet of it was sent
 	wqeSent                   // at least one packet was
 	wqeFailed                 // cannot be executed: completes with its status in its turn
+	wqeDone                   // executed while earlier ones were not: a bind
 )

@@ -10,6 +10,7 @@ const (
 	StatusLocQPOp       Status = 2  // the work request is not one that can be executed
 	StatusLocProt       Status = 4  // a scatter entry names memory that may not be used like that
 	StatusFlushed       Status = 5  // the queue pair failed before its turn
+	StatusMWBind        Status = 6  // the memory window may not be bound like that
 	StatusBadResponse   Status = 7  // the response does not fit the request
 	StatusRemInvRequest Status = 9  // the peer refuses the request
 	StatusRemAccess     Status = 10 // the peer refuses access to its memory
@@ -25,7 +26,7 @@ var statusNames = [statusNamesCount]string{
 	StatusSuccess: "SUCCESS", StatusLocLen: "LOC_LEN_ERR", StatusLocQPOp: "LOC_QP_OP_ERR",
 	StatusLocProt: "LOC_PROT_ERR", StatusFlushed: "WR_FLUSH_ERR", StatusBadResponse: "BAD_RESP_ERR",
 	StatusRemInvRequest: "REM_INV_REQ_ERR", StatusRemAccess: "REM_ACCESS_ERR", StatusRemOp: "REM_OP_ERR",
-	StatusRetryExceeded: "RETRY_EXC_ERR", StatusRNRExceeded: "RNR_RETRY_EXC_ERR", StatusGeneral: "GENERAL_ERR",
+	StatusMWBind: "MW_BIND_ERR", StatusRetryExceeded: "RETRY_EXC_ERR", StatusRNRExceeded: "RNR_RETRY_EXC_ERR", StatusGeneral: "GENERAL_ERR",
 }
 
 // String returns the name that verbs give the status.

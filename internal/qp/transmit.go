@@ -115,6 +115,8 @@ func (s *Sender) transmitNext() Wait {
 		return WaitNothing
 	case w.Op == OpLocalInv:
 		return s.invalidate(w)
+	case w.Op == OpBindMW:
+		return s.bind(w)
 	}
 	return s.transmitPacket(w)
 }
@@ -147,7 +149,7 @@ func (s *Sender) possible(w *WQE) Status {
 	}
 	switch w.Op {
 	case OpSend, OpSendImm:
-	case OpWrite, OpWriteImm:
+	case OpWrite, OpWriteImm, OpBindMW:
 		if datagram {
 			return StatusLocQPOp
 		}

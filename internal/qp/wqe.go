@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/roce"
 )
 
 // An Op is what a work request asks for.
@@ -19,7 +20,10 @@ const (
 	OpRead
 	OpCompareSwap
 	OpFetchAdd
-	OpLocalInv
+	OpAtomicWrite
+	OpFlush
+	OpLocalInv // from here on without a packet
+	OpBindMW
 	opCount
 
 	// The operations that only completions of receives have.
@@ -34,7 +38,7 @@ type Flags uint8
 const (
 	Signaled  Flags = 1 << iota // completes with an entry in the completion queue
 	Solicited                   // raises an event at a peer that waits for solicited ones
-	Fence                       // starts when all earlier READs and atomics are done
+	Fence                       // starts when all earlier READs, atomics and FLUSHes are done
 	Inline                      // the bytes are in the request, not in scatter entries
 )
 
@@ -56,11 +60,13 @@ type WQE struct {
 	SwapAdd    uint64 // COMPARE SWAP: what is put there; FETCH ADD: what is added
 	RKey       uint32
 	Imm        uint32 // immediate data, or the key to invalidate here or there
-	Len        uint32 // bytes of the message: the sum over SG or Inline; 8 for atomics
+	Len        uint32 // bytes of the message: the sum over SG or Inline; 8 for atomics; of a FLUSH, its range
 	Op         Op
 	Flags      Flags
-	SG         []SGE  // set by the poster, within the capacity it came with
-	Data       []byte // with Inline: the bytes, within the capacity it came with
+	Placement  roce.Placement  // FLUSH: how far it reaches
+	Level      roce.FlushLevel // FLUSH: the range, or the whole region
+	SG         []SGE           // set by the poster, within the capacity it came with
+	Data       []byte          // with Inline: the bytes, within the capacity it came with
 
 	first, end int64         // the packets of the message, end excluded
 	piece      int32         // packets of one READ request
@@ -74,10 +80,22 @@ type WQE struct {
 	Peer    frame.Addr // the address they go to, with its port
 	DestQPN uint32     // the queue pair there, or all ones for a multicast group
 	QKey    uint32     // of that queue pair; with the top bit: that of our own is used
+
+	Bind Binding // of BIND MW alone
+}
+
+// A Binding is what a bind of a memory window asks for.
+type Binding struct {
+	Window uint32 // the key that the window has
+	Key    uint32 // the key that it gets
+	LKey   uint32 // the region
+	Access Access // what peers may do through the window
+	Addr   uint64 // where the window begins
+	Len    uint64 // bytes; 0 takes a window of type 1 away
 }
 
 // A RecvWQE is a posted receive. It belongs to the device; the Responder has
-// it from TakeReceive until it completes it.
+// it from TakeReceive until it completes it or gives it up.
 type RecvWQE struct {
 	ID uint64
 	SG []SGE
