@@ -44,7 +44,7 @@ func (s *stock) add(u *UDP, n, size int) {
 	made := make([]received, n*framesPerBuffer)
 	for i := range made {
 		f := &made[i]
-		f.from, f.Owner, f.Payload = u, f, make([][]byte, 0, 1)
+		f.from, f.Owner, f.Payload = u, f, make([][]byte, 0, 2)
 		s.frames = append(s.frames, f)
 	}
 }

@@ -20,6 +20,13 @@ const (
 	plainSize    = 8 << 10  // one packet, the longest there is
 	spareFrames  = 64
 	keepPayload  = 192 // up to so many bytes a payload moves into its frame
+
+	// Payloads lie 12 bytes behind an aligned place, their targets are mostly
+	// aligned. Go copies many bytes to an aligned target with an instruction
+	// that does 10 GB/s then, and 26 where the target is not aligned: so a few
+	// bytes go ahead.
+	splitPayload = 512
+	oddBytes     = 4
 )
 
 // A receiver takes messages apart into frames. What it hands out comes from a
@@ -248,8 +255,12 @@ func (u *UDP) parse(f *received, b *buffer, packet []byte) bool {
 	case f.Len == 0:
 	case f.Len <= keepPayload:
 		f.Payload = append(f.Payload, f.small[:copy(f.small[:], payload)])
-	default:
+	case f.Len < splitPayload:
 		f.Payload = append(f.Payload, payload)
+		f.buf = b
+		b.refs.Add(1)
+	default:
+		f.Payload = append(f.Payload, payload[:oddBytes], payload[oddBytes:])
 		f.buf = b
 		b.refs.Add(1)
 	}
