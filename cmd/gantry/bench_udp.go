@@ -46,7 +46,7 @@ same run, so that a ratio can be taken.`,
 	f.VarP(&b.duration, "duration", "D", "time of the measurement")
 	f.BoolVar(&b.beside, "vs-rc", false, "measure the reliable connection beside it")
 	f.Var(&b.rcSize, "write-size", "bytes of a WRITE, with --vs-rc")
-	f.StringVar(&b.rc.Executor, "executor", "workqueue", "of the WRITEs: inline, tasklet or workqueue")
+	f.StringVar(&b.rc.Executor, "executor", "inline", "of the WRITEs: inline, tasklet or workqueue")
 	f.IntVar(&b.rc.Workers, "workers", 0, "workers of a work queue, the program that polls among them (default GOMAXPROCS)")
 	f.StringVar(&b.addr, "addr", "127.0.0.1", "address of the other process's device; the next three are used too")
 	f.BoolVar(&b.peer, "peer", false, "be the other process")
