@@ -56,6 +56,7 @@ type host struct {
 	killed   []uint32
 	onSend   func(*CQE)
 	onRecv   func(*CQE)
+	onBack   func(wake bool)
 	addr     frame.Addr
 }
 
@@ -121,9 +122,12 @@ func (h *host) FrameBack(f *frame.Frame) {
 	if h.refs != nil {
 		h.refs[f.Token]--
 	}
-	h.s.FrameBack(f)
+	wake := h.s.FrameBack(f)
 	f.Reset()
 	h.free = append(h.free, f)
+	if h.onBack != nil {
+		h.onBack(wake)
+	}
 }
 
 func (h *host) Local(key uint32, at uint64, n int, write bool) ([]byte, bool) {
