@@ -72,7 +72,7 @@ func newWires(tb testing.TB) (a, b *wire) {
 		}
 		w.out, w.spare = make([]*frame.Frame, 0, 1024), make([]*frame.Frame, 0, 1024)
 		w.s.Start(SenderConfig{MTU: roce.MTU4096, Timeout: 14, RetryCount: 7, MaxRdAtomic: 16, Probe: DefaultProbe})
-		w.r.Start(ResponderConfig{MTU: roce.MTU4096, MaxDestRdAtomic: 16, Access: RemoteRead | RemoteWrite | RemoteAtomic})
+		w.r.Start(ResponderConfig{MTU: roce.MTU4096, MaxDestRdAtomic: 16, Access: everything})
 	}
 	for range 200 {
 		turn(a, OpWrite, 1<<16, 8)
@@ -104,8 +104,11 @@ func (w *wire) deliver() {
 func turn(a *wire, op Op, size, batch int) {
 	for range batch {
 		w := a.q.Reserve()
-		w.Op, w.Flags, w.Len, w.RemoteAddr = op, Signaled, uint32(size), 0
-		w.SG = append(w.SG[:0], SGE{Addr: 0, Len: uint32(size)})
+		w.Op, w.Flags, w.Len, w.RemoteAddr, w.Placement = op, Signaled, uint32(size), 0, roce.PlaceGlobal
+		w.SG = w.SG[:0]
+		if op != OpFlush {
+			w.SG = append(w.SG, SGE{Addr: 0, Len: uint32(size)})
+		}
 	}
 	a.q.Publish()
 	for want := a.done + batch; a.done < want; {
@@ -135,13 +138,15 @@ func benchmark(b *testing.B, op Op, size, batch int) {
 
 // The figures are of one message, from post to both completions.
 
-func BenchmarkSend64(b *testing.B)        { benchmark(b, OpSend, 64, 1) }
-func BenchmarkSend64By16(b *testing.B)    { benchmark(b, OpSend, 64, 16) }
-func BenchmarkWrite64By16(b *testing.B)   { benchmark(b, OpWrite, 64, 16) }
-func BenchmarkWrite4KiBBy16(b *testing.B) { benchmark(b, OpWrite, 4096, 16) }
-func BenchmarkWrite64KiBBy4(b *testing.B) { benchmark(b, OpWrite, 65536, 4) }
-func BenchmarkRead64KiBBy4(b *testing.B)  { benchmark(b, OpRead, 65536, 4) }
-func BenchmarkFetchAddBy16(b *testing.B)  { benchmark(b, OpFetchAdd, 8, 16) }
+func BenchmarkSend64(b *testing.B)          { benchmark(b, OpSend, 64, 1) }
+func BenchmarkSend64By16(b *testing.B)      { benchmark(b, OpSend, 64, 16) }
+func BenchmarkWrite64By16(b *testing.B)     { benchmark(b, OpWrite, 64, 16) }
+func BenchmarkWrite4KiBBy16(b *testing.B)   { benchmark(b, OpWrite, 4096, 16) }
+func BenchmarkWrite64KiBBy4(b *testing.B)   { benchmark(b, OpWrite, 65536, 4) }
+func BenchmarkRead64KiBBy4(b *testing.B)    { benchmark(b, OpRead, 65536, 4) }
+func BenchmarkFetchAddBy16(b *testing.B)    { benchmark(b, OpFetchAdd, 8, 16) }
+func BenchmarkAtomicWriteBy16(b *testing.B) { benchmark(b, OpAtomicWrite, 8, 16) }
+func BenchmarkFlushBy16(b *testing.B)       { benchmark(b, OpFlush, 4096, 16) }
 
 func BenchmarkCopy4KiB(b *testing.B) {
 	from, to := make([]byte, 1<<20), make([]byte, 1<<20)
@@ -159,7 +164,7 @@ func TestNothingAllocates(t *testing.T) {
 	}{
 		{"send", OpSend, 64}, {"send of many packets", OpSend, 65536}, {"write", OpWrite, 65536},
 		{"write with immediate", OpWriteImm, 100}, {"read", OpRead, 65536}, {"swap", OpCompareSwap, 8},
-		{"add", OpFetchAdd, 8}, {"local invalidate", OpLocalInv, 0}, {"send with invalidate", OpSendInv, 64},
+		{"atomic write", OpAtomicWrite, 8}, {"flush", OpFlush, 4096}, {"bind", OpBindMW, 0}, {"add", OpFetchAdd, 8}, {"local invalidate", OpLocalInv, 0}, {"send with invalidate", OpSendInv, 64},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x, _ := newWires(t)

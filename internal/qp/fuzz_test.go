@@ -21,11 +21,12 @@ func FuzzMachines(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		h := newHost(t, "F", 8)
 		h.limit = 6
-		h.register(make([]byte, 4096), LocalWrite|RemoteRead|RemoteWrite|RemoteAtomic)
+		h.register(make([]byte, 4096), everything)
+		h.regions[h.register(nil, 0)-1].gone = true // a window
 		h.s.Start(SenderConfig{MTU: roce.MTU256, PSN: 0xfffffe, Timeout: 3, RetryCount: 2, RNRRetry: 2, MaxRdAtomic: 2,
 			MaxWindow: 8, Probe: 1000})
 		h.r.Start(ResponderConfig{MTU: roce.MTU256, PSN: 0xfffffe, MaxDestRdAtomic: 2,
-			Access: RemoteRead | RemoteWrite | RemoteAtomic})
+			Access: everything, SharedReceive: len(in)%2 == 1})
 		for now := Instant(1); len(in) > 0; {
 			next := func() byte {
 				if len(in) == 0 {
@@ -52,11 +53,15 @@ func (h *host) act(next func() byte, now Instant) (passed Instant) {
 		h.post(func(w *WQE) {
 			w.Op, w.RKey, w.RemoteAddr = Op(next()%(uint8(opCount)+1)), 1, addr(1, 8)
 			w.Flags = Flags(next())
+			w.Placement, w.Level = roce.Placement(next()&7), roce.FlushLevel(next()&1)
+			w.Bind = Binding{Window: 2, Key: 2, LKey: 1, Addr: addr(1, int(next())), Len: 64}
 			if w.Flags&Inline != 0 {
 				w.Data = w.Data[:int(next())]
 				return
 			}
-			w.SG = append(w.SG, SGE{addr(1, int(next())), uint32(next()) * 9, 1}, SGE{addr(1, 0), uint32(next()), 1})
+			if w.Op != OpFlush || next() == 0 {
+				w.SG = append(w.SG, SGE{addr(1, int(next())), uint32(next()) * 9, 1}, SGE{addr(1, 0), uint32(next()), 1})
+			}
 		})
 	case 1:
 		passed = Instant(next()) << (next() % 16)
@@ -106,6 +111,9 @@ func drawFrame(next func() byte) *frame.Frame {
 	}
 	if x := h.RETH(); x != nil {
 		x.Set(addr(1, int(next())*8), 1, uint32(next())<<(next()%26))
+	}
+	if x := h.FETH(); x != nil {
+		x.Set(roce.Placement(next()&7), roce.FlushLevel(next()&1))
 	}
 	if x := h.AtomicETH(); x != nil {
 		x.Set(addr(1, int(next())), 1, 5, 6)

@@ -17,11 +17,14 @@ func (h *host) sound(t fataler) {
 		{s.una == s.high || s.acked != s.tail || s.state == Failed, "packets of no request are outstanding"},
 		{s.high-s.una <= int64(max(s.cfg.MaxWindow, leastWindow))+1, "more than the window is outstanding"},
 		{s.window.size() >= 1 && s.window.now <= s.window.max, "the window is out of bounds"},
+		{s.bound >= 0 && uint32(s.bound) <= s.tail-s.acked || s.state == Failed, "binds are counted wrong"},
+		{s.acked == s.tail || s.q.at(s.acked).state != wqeDone || s.state == Failed, "a bind that is done waits for nothing"},
 		{s.pace.resume == 0 || s.pace.idle(), "two timers run"},
 		{s.una == s.high || s.cfg.Timeout == 0 || s.Deadline() != 0 || s.state != Running, "no timer runs"},
 		{r.saved.count <= r.saved.limit, "more is remembered than agreed"},
 		{uint32(r.expected) < 1<<24 && r.msn < 1<<31, "numbers are out of range"},
 		{r.inside != sendMessage || r.recv != nil, "a SEND goes on without a receive"},
+		{r.recv == h.taken, "the receive in use is not the one that was taken"},
 		{!r.reading.active || r.state == Running, "a READ is answered in the error state"},
 	} {
 		if !c.ok {

@@ -19,6 +19,9 @@ type pair struct {
 	held  [2][]*frame.Frame
 	fate  func() int // what becomes of the next packet
 	late  []*frame.Frame
+
+	state [][]byte // the memory of b as each FLUSH is to find it
+	binds int
 }
 
 // The fates.
@@ -35,7 +38,7 @@ func newPair(t fataler, mtu roce.MTU, psn roce.PSN, rd uint8, window int) *pair 
 	p := &pair{a: newHost(t, "A", 16), b: newHost(t, "B", 16), now: 1000, fate: func() int { return passes }}
 	for i, h := range []*host{p.a, p.b} {
 		h.refs = map[uint64]int{}
-		h.register(pattern(make([]byte, 8192), 90*i), LocalWrite|RemoteRead|RemoteWrite|RemoteAtomic|RemoteFlushGlobal)
+		h.register(pattern(make([]byte, 8192), 90*i), everything)
 		h.s.Start(SenderConfig{MTU: mtu, PSN: psn, Timeout: 6, RetryCount: 7, RNRRetry: 7, EndlessRetry: true,
 			MaxRdAtomic: rd, MaxWindow: window, Probe: 20_000})
 		h.r.Start(ResponderConfig{MTU: mtu, PSN: psn, MaxDestRdAtomic: rd, MinRNRTimer: 1,
@@ -154,6 +157,7 @@ func compare(rt *rapid.T, hostile bool) {
 			return rapid.IntRange(passes, isTaken).Draw(rt, "fate")
 		}
 	}
+	p.b.onFlush = func() { p.checkFlush(rt) }
 	local, remote := bytes.Clone(p.a.regions[0].mem), bytes.Clone(p.b.regions[0].mem)
 	var want []queued
 	var got []string
@@ -180,8 +184,33 @@ func compare(rt *rapid.T, hostile bool) {
 		rt.Fatalf("got %d completions and %d receives, want %d and %d; %d are queued", len(p.a.sent),
 			len(p.b.received), len(got), receives, p.a.q.Len())
 	}
+	if len(p.b.flushes) != len(p.state) || len(p.a.bound) != p.binds {
+		rt.Fatalf("executed %d FLUSHes and %d binds, want %d and %d", len(p.b.flushes), len(p.a.bound), len(p.state), p.binds)
+	}
 	if !bytes.Equal(local, p.a.regions[0].mem) || !bytes.Equal(remote, p.b.regions[0].mem) {
 		rt.Fatal("memory is not as the requests leave it")
+	}
+}
+
+// planMemory fills in a FLUSH, and notes how it is to find the peer's memory; or
+// a bind of a window of its own.
+func (p *pair) planMemory(rt *rapid.T, w *WQE, remote []byte) {
+	if w.Op == OpFlush {
+		w.Placement, w.Level = roce.PlaceGlobal, roce.FlushLevel(rapid.IntRange(0, 1).Draw(rt, "level"))
+		p.state = append(p.state, bytes.Clone(remote))
+		return
+	}
+	key := p.a.register(nil, 0)
+	p.a.regions[key-1].gone = true
+	w.Bind = Binding{Window: key, Key: key, LKey: 1, Addr: addr(1, 0), Len: 8}
+	p.binds++
+}
+
+// checkFlush checks that a FLUSH found what all before it left, and no more.
+func (p *pair) checkFlush(t fataler) {
+	n := len(p.b.flushes) - 1
+	if n >= len(p.state) || !bytes.Equal(p.state[n], p.b.regions[0].mem) {
+		t.Fatalf("FLUSH %d of %d did not find what the requests before it left", n, len(p.state))
 	}
 }
 
@@ -190,7 +219,8 @@ func compare(rt *rapid.T, hostile bool) {
 // and all else the second. The lower half of each is never changed, so that the
 // order of READs and WRITEs does not matter; what is read is at its start.
 func drawRequest(rt *rapid.T, p *pair, i int, local, remote []byte, receives *int) queued {
-	op := rapid.SampledFrom([]Op{OpSend, OpSendImm, OpWrite, OpWriteImm, OpRead, OpCompareSwap, OpFetchAdd}).Draw(rt, "op")
+	op := rapid.SampledFrom([]Op{OpSend, OpSendImm, OpWrite, OpWriteImm, OpRead, OpCompareSwap, OpFetchAdd, OpAtomicWrite,
+		OpFlush, OpBindMW}).Draw(rt, "op")
 	n := rapid.IntRange(0, 2000).Draw(rt, "len")
 	from, to := rapid.IntRange(0, 2000).Draw(rt, "from"), 4096+rapid.IntRange(0, 2000).Draw(rt, "to")
 	q := queued{id: uint64(i), loud: rapid.Bool().Draw(rt, "signaled"), n: uint32(n)}
@@ -219,6 +249,13 @@ func drawRequest(rt *rapid.T, p *pair, i int, local, remote []byte, receives *in
 			w.RemoteAddr = addr(1, from)
 			w.SG = append(w.SG, SGE{addr(1, to), uint32(n), 1})
 			copy(local[to:], remote[from:from+n])
+		case OpAtomicWrite:
+			w.RemoteAddr = addr(1, 8184)
+			w.SG = append(w.SG, SGE{addr(1, from), 3, 1}, SGE{addr(1, from+3), 5, 1})
+			copy(remote[8184:], local[from:from+8])
+		case OpFlush, OpBindMW:
+			w.RemoteAddr, w.Len = addr(1, from), uint32(n)
+			p.planMemory(rt, w, remote)
 		default:
 			at, into := 8184, to
 			w.RemoteAddr, w.SwapAdd = addr(1, at), rapid.Uint64().Draw(rt, "operand")

@@ -35,6 +35,7 @@ type host struct {
 	regions []region
 	posted  []*RecvWQE
 	taken   *RecvWQE // in use by the Responder
+	givenUp int
 	flushes []FlushTarget
 	onFlush func()
 	bound   []Binding
@@ -183,6 +184,7 @@ func (h *host) GiveUpReceive(w *RecvWQE) {
 		h.t.Fatalf("%s: receive %p is given up, want %p", h.name, w, h.taken)
 	}
 	h.taken = nil
+	h.givenUp++
 }
 
 func (h *host) fits() bool {
@@ -306,6 +308,9 @@ func line(f *frame.Frame) string {
 	}
 	if x := h.RETH(); x != nil {
 		s += fmt.Sprintf(" at=%d of=%d", x.VA()%regionGap, x.DMALen())
+	}
+	if x := h.FETH(); x != nil {
+		s += fmt.Sprintf(" place=%d level=%d", x.Placement(), x.Level())
 	}
 	if x := h.AtomicETH(); x != nil {
 		s += fmt.Sprintf(" at=%d", x.VA()%regionGap)

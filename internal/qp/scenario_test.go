@@ -40,6 +40,9 @@ var update = flag.Bool("update", false, "write what the scenarios print into the
 //	step                       all that happens now
 //	wait DURATION              let time pass
 //	run                        until nothing happens any more
+//	post flush: place= (1 global, 2 persistent) level= (1 region); forge FLUSH, too
+//	post bind: window= key= at= of= access=
+//	left [A|B]                 receives that are posted
 //	show [A|B] at= n=          memory;  same A|B at= len= from= : equals the pattern of the other
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -80,7 +83,7 @@ type stage struct {
 	late    []parcel
 	queue   map[string][]*frame.Frame
 	trace   strings.Builder
-	seen    map[string][4]int
+	seen    map[string][7]int
 	begun   bool
 	budget  int // of a run, in packets
 	kept    keeper
@@ -155,14 +158,15 @@ func (a *args) host() string {
 func newStage(t *testing.T) *stage {
 	g := &stage{t: t, now: 1_000_000, budget: 64, hosts: map[string]*host{}, deaf: map[string]bool{},
 		send: map[string]*SenderConfig{}, recv: map[string]*ResponderConfig{},
-		queue: map[string][]*frame.Frame{}, seen: map[string][4]int{}, kept: keeper{}}
+		queue: map[string][]*frame.Frame{}, seen: map[string][7]int{}, kept: keeper{}}
 	g.shown = g.now
 	for i, n := range []string{"A", "B"} {
 		h := newHost(t, n, 64)
 		h.addr = addrOf(n, 4)
-		h.register(pattern(make([]byte, 1<<16), i*50), LocalWrite|RemoteWrite|RemoteRead|RemoteAtomic) // key 1
-		h.register(make([]byte, 1<<16), 0)                                                             // key 2: nothing
-		h.register(make([]byte, 1<<16), LocalWrite|RemoteWrite)                                        // key 3
+		h.register(pattern(make([]byte, 1<<16), i*50), everything) // key 1
+		h.register(make([]byte, 1<<16), 0)                         // key 2: nothing
+		h.register(make([]byte, 1<<16), LocalWrite|RemoteWrite)    // key 3
+		h.registerMemory()
 		g.hosts[n] = h
 		own, peer := uint32(qpnA), uint32(qpnB)
 		if n == "B" {
@@ -171,7 +175,7 @@ func newStage(t *testing.T) *stage {
 		g.send[n] = &SenderConfig{QPN: own, DestQPN: peer, MTU: roce.MTU1024, Timeout: 14, RetryCount: 7,
 			RNRRetry: 7, MaxRdAtomic: 4}
 		g.recv[n] = &ResponderConfig{QPN: own, DestQPN: peer, MTU: roce.MTU1024, MaxDestRdAtomic: 4,
-			MinRNRTimer: 12, Access: RemoteWrite | RemoteRead | RemoteAtomic}
+			MinRNRTimer: 12, Access: everything &^ LocalWrite}
 	}
 	return g
 }
@@ -283,6 +287,8 @@ func (g *stage) inspect(verb, n string, h *host, a args) {
 	case "show":
 		at := a.num("at", 0)
 		g.print("%s   memory at=%d %x", n, at, h.regions[a.num("key", 1)-1].mem[at:at+a.num("n", 8)])
+	case "left":
+		g.print("%s   receives posted: %d", n, len(h.posted))
 	case "same":
 		other := g.hosts[map[string]string{"A": "B", "B": "A"}[n]]
 		at, from, size := a.num("at", 0), a.num("from", 0), a.num("len", 8)
@@ -334,7 +340,8 @@ func (g *stage) set(n string, a args) {
 }
 
 var opNames = map[string]Op{"send": OpSend, "send-imm": OpSendImm, "send-inv": OpSendInv, "write": OpWrite,
-	"write-imm": OpWriteImm, "read": OpRead, "cas": OpCompareSwap, "add": OpFetchAdd, "local-inv": OpLocalInv}
+	"write-imm": OpWriteImm, "read": OpRead, "cas": OpCompareSwap, "add": OpFetchAdd, "local-inv": OpLocalInv,
+	"atomic-write": OpAtomicWrite, "flush": OpFlush, "bind": OpBindMW}
 
 // post posts a request.
 func (g *stage) post(h *host, a args) {
@@ -358,7 +365,7 @@ func (g *stage) post(h *host, a args) {
 			w.Flags &^= Signaled
 		}
 		size, at, key := a.num("len", 8), a.num("at", 0), uint32(a.num("key", 1))
-		if op == OpLocalInv || size == 0 {
+		if op == OpLocalInv || fillMemory(w, a) || size == 0 {
 			return
 		}
 		if w.Flags&Inline != 0 {

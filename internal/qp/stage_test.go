@@ -65,6 +65,9 @@ func (g *stage) forge(from string, a args) {
 	if x := h.DETH(); x != nil {
 		x.Set(uint32(a.num("qkey", int(g.send[from].QKey))), uint32(a.num("qpn", int(g.send[from].QPN))))
 	}
+	if x := h.FETH(); x != nil {
+		x.Set(roce.Placement(a.num("place", 0)), roce.FlushLevel(a.num("level", 0)))
+	}
 	if x := h.AETH(); x != nil {
 		x.Set(roce.Syndrome(a.num("code", int(roce.AckUnlimited))), 0)
 	}
@@ -193,7 +196,8 @@ func (g *stage) report(n string) bool {
 	for _, s := range h.fatal[was[3]:] {
 		g.print("%s   error state: %v", n, s)
 	}
-	is := [4]int{len(h.received), len(h.sent), len(h.events), len(h.fatal)}
+	g.reportMemory(h, was[4:])
+	is := [7]int{len(h.received), len(h.sent), len(h.events), len(h.fatal), len(h.flushes), len(h.bound), h.givenUp}
 	g.seen[n] = is
 	return is != was
 }
