@@ -41,14 +41,10 @@ func (c *CQ) User() any { return c.user }
 func (c *CQ) Cap() int { return c.n.Cap() }
 
 // Poll moves up to len(wc) completions, oldest first, and returns how many. It
-// drives a device on an inline executor when there are none, and now and then
-// when there are.
+// drives a device on an inline executor.
 func (c *CQ) Poll(wc []WC) int {
 	n := c.take(wc)
-	if n > 0 && !c.n.Due() {
-		return n
-	}
-	if c.n.DriveFor() {
+	if n < len(wc) && c.n.DriveOwn() {
 		n += c.take(wc[n:])
 	}
 	if n == 0 && !c.n.Inline() {

@@ -68,7 +68,9 @@ func OpenPair(a, b Config) (*Device, *Device, error) {
 	if mtu == 0 || b.MTU != 0 && b.MTU < mtu {
 		mtu = b.MTU
 	}
-	la, lb := link.NewPair(link.PairConfig{A: a.Addr, B: b.Addr, MTU: mtu})
+	_, inline := a.Executor.(*work.Inline)
+	alone := inline && a.Executor == b.Executor && a.Wrap == nil && b.Wrap == nil
+	la, lb := link.NewPair(link.PairConfig{A: a.Addr, B: b.Addr, MTU: mtu, Alone: alone})
 	da, err := open(a, la)
 	if err != nil {
 		return nil, nil, fmt.Errorf("first device: %w", err)

@@ -95,8 +95,7 @@ func TestTimesAndCountsMayBeChangedInSQD(t *testing.T) {
 		r.a.drain()
 		r.b.drain()
 		r.b.change(QPAttr{MaxDestRdAtomic: 4, MinRNRTimer: 2, Access: s.access}, AttrMaxDestRdAtomic|AttrMinRNRTimer|AttrAccess)
-		r.a.change(QPAttr{MaxQPRdAtomic: 4, Timeout: 10, RetryCnt: 1, RNRRetry: 3},
-			AttrMaxQPRdAtomic|AttrTimeout|AttrRetryCnt|AttrRNRRetry)
+		r.a.change(QPAttr{MaxQPRdAtomic: 4, RNRRetry: 3}, AttrMaxQPRdAtomic|AttrRNRRetry)
 		r.a.goOn()
 		r.b.goOn()
 		for id := range uint64(8) {
@@ -111,7 +110,7 @@ func TestTimesAndCountsMayBeChangedInSQD(t *testing.T) {
 			}
 		}
 		r.a.drain()
-		r.a.change(QPAttr{AV: AVTo(nowhere(da))}, AttrAV)
+		r.a.change(QPAttr{AV: AVTo(nowhere(da)), Timeout: 10, RetryCnt: 1}, AttrAV|AttrTimeout|AttrRetryCnt)
 		r.a.goOn()
 		begin := time.Now()
 		r.a.send(SendWR{ID: 9, Opcode: WRRDMAWrite, Flags: Signaled})

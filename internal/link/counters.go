@@ -15,6 +15,13 @@ type sentCounters struct {
 	frames, bytes, merged, calls, dropped, twice, blocked atomic.Uint64
 }
 
+// A pushed says what became of frames that the kernel took.
+type pushed struct {
+	taken int // those included that were already out
+	twice int // were already out, and passed over
+	bytes int // in the others
+}
+
 func (c *sentCounters) add(p pushed) {
 	c.frames.Add(uint64(p.taken - p.twice))
 	c.bytes.Add(uint64(p.bytes))
@@ -47,25 +54,6 @@ type recvCounters struct {
 	frames, bytes, merged, calls          atomic.Uint64
 	length, version, opcode, icrc, solved atomic.Uint64
 	noBuffer                              atomic.Uint64
-}
-
-// accept counts frames that came through memory. It sends back those that a
-// network would have damaged, moves the others together, and says how many.
-func (c *recvCounters) accept(frames []*frame.Frame) (n int) {
-	bytes := 0
-	for _, f := range frames {
-		if f.Damage != 0 {
-			c.icrc.Add(1)
-			f.Back()
-			continue
-		}
-		frames[n] = f
-		n++
-		bytes += wireLen(f)
-	}
-	c.frames.Add(uint64(n))
-	c.bytes.Add(uint64(bytes))
-	return n
 }
 
 // refuse counts a packet that roce.Parse refuses, by the first thing that is

@@ -14,99 +14,129 @@ const line = 128
 
 // A lane is a bounded queue of frames from one end of a pair to another.
 //
-// Senders are ordered by one mutex and receivers by the other, each taken once
-// per batch: per frame that is far cheaper than a ring that many may enter at
-// once. Of receivers there is one; the second one is Close.
+// It is locked once per batch: per frame that is far cheaper than a ring that
+// many may enter at once. While the pair is alone nothing is locked, nor
+// written atomically: see [PairConfig].
 type lane struct {
 	from, to frame.Addr
 	cells    []*frame.Frame
 	mask     uint64
+	alone    bool
 	_        [line]byte
 
-	put    sync.Mutex
-	tail   atomic.Uint64 // next to put; written under put
-	closed bool          // nothing goes in any more; under put
-	short  atomic.Bool   // a sender found no room
-	_      [line]byte
+	mu     sync.Mutex
+	inside atomic.Int64 // frames; kept only while the lane is not alone
 
-	take sync.Mutex
-	head atomic.Uint64 // next to take; written under take
+	// Under mu.
+	head   uint64 // next to take
+	tail   uint64 // next to put
+	closed bool   // nothing goes in any more
+	short  bool   // a sender found no room
+
+	sent     passed
+	received passed
+	twice    uint64 // frames that were already out when they were put
+	damaged  uint64
 }
+
+// passed is what went through one end of a lane.
+type passed struct{ frames, bytes uint64 }
 
 // init makes room for at least n frames.
-func (l *lane) init(n int) {
+func (l *lane) init(n int, alone bool) {
 	size := uint64(1) << bits.Len64(uint64(n-1))
-	l.cells, l.mask = make([]*frame.Frame, size), size-1
+	l.cells, l.mask, l.alone = make([]*frame.Frame, size), size-1, alone
 }
 
-func (l *lane) empty() bool { return l.head.Load() == l.tail.Load() }
-
-// A pushed says what became of frames that were to go into a lane.
-type pushed struct {
-	taken int // by the lane, those included that were already out
-	twice int // were already out, and passed over
-	bytes int // in the others
+// share ends being alone. Nobody uses the lane meanwhile.
+func (l *lane) share() {
+	l.alone = false
+	l.inside.Store(int64(l.tail - l.head))
 }
 
-// push takes frames over while there is room. A lane that is closed takes none
-// and is not open.
-func (l *lane) push(frames []*frame.Frame) (p pushed, open bool) {
-	l.put.Lock()
-	defer l.put.Unlock()
+func (l *lane) lock() {
+	if !l.alone {
+		l.mu.Lock()
+	}
+}
+
+func (l *lane) unlock() {
+	if !l.alone {
+		l.inside.Store(int64(l.tail - l.head))
+		l.mu.Unlock()
+	}
+}
+
+func (l *lane) empty() bool {
+	if l.alone {
+		return l.head == l.tail
+	}
+	return l.inside.Load() == 0
+}
+
+// push takes frames over while there is room, and returns how many, those
+// included that were already out. A lane that is closed takes none and is not
+// open.
+func (l *lane) push(frames []*frame.Frame) (taken int, open bool) {
+	l.lock()
+	defer l.unlock()
 	if l.closed {
-		return p, false
+		return 0, false
 	}
-	tail := l.tail.Load()
-	room := len(l.cells) - int(tail-l.head.Load())
-	if room < len(frames) {
-		// Say so, then look again: a receiver makes room, then looks whether
-		// somebody said so.
-		l.short.Store(true)
-		room = len(l.cells) - int(tail-l.head.Load())
+	taken = min(len(l.cells)-int(l.tail-l.head), len(frames))
+	if taken < len(frames) {
+		l.short = true
 	}
-	p.taken = min(room, len(frames))
-	for _, f := range frames[:p.taken] {
+	for _, f := range frames[:taken] {
 		if !f.Handed() {
-			p.twice++
+			l.twice++
 			continue
 		}
-		p.bytes += wireLen(f)
+		l.sent.bytes += uint64(wireLen(f))
 		f.Peer, f.Local = l.from, l.to
-		l.cells[tail&l.mask] = f
-		tail++
+		l.cells[l.tail&l.mask] = f
+		l.tail++
+		l.sent.frames++
 	}
-	l.tail.Store(tail)
-	return p, true
+	return taken, true
 }
 
-// pop moves the oldest frames to out. With room it says that a sender is
-// waiting for the room that this made.
+// pop moves the oldest frames to out, but for those that a network would have
+// damaged: they go back. With room it says that a sender is waiting for the
+// room that this made.
 func (l *lane) pop(out []*frame.Frame) (n int, room bool) {
-	l.take.Lock()
-	defer l.take.Unlock()
-	head := l.head.Load()
-	n = min(int(l.tail.Load()-head), len(out))
-	for i := range n {
-		cell := &l.cells[(head+uint64(i))&l.mask]
-		out[i], *cell = *cell, nil
+	l.lock()
+	defer l.unlock()
+	before := l.head
+	for l.head != l.tail && n < len(out) {
+		cell := &l.cells[l.head&l.mask]
+		l.head++
+		f := *cell
+		*cell = nil
+		if f.Damage != 0 {
+			l.damaged++
+			f.Back()
+			continue
+		}
+		l.received.frames++
+		l.received.bytes += uint64(wireLen(f))
+		out[n] = f
+		n++
 	}
-	l.head.Store(head + uint64(n))
-	return n, n > 0 && l.short.Load() && l.short.Swap(false)
+	if l.head != before && l.short {
+		l.short, room = false, true
+	}
+	return n, room
 }
 
 // close lets nothing in any more, and sends back what is inside.
 func (l *lane) close() {
-	l.put.Lock()
+	l.lock()
+	defer l.unlock()
 	l.closed = true
-	l.put.Unlock()
-	var out [16]*frame.Frame
-	for {
-		n, _ := l.pop(out[:])
-		if n == 0 {
-			return
-		}
-		for _, f := range out[:n] {
-			f.Back()
-		}
+	for l.head != l.tail {
+		l.cells[l.head&l.mask].Back()
+		l.cells[l.head&l.mask] = nil
+		l.head++
 	}
 }

@@ -19,6 +19,10 @@ type PairConfig struct {
 	// Depth is how many frames may wait for a receiver, in each direction:
 	// 1024 if 0 or less; it is rounded up to a power of two.
 	Depth int
+	// Alone says that one goroutine at a time uses the pair: all methods of
+	// both ends. Nothing is locked then, and nobody is told of frames that came
+	// in or of room: whoever sends is the one who looks. Share ends it.
+	Alone bool
 }
 
 // A Memory is one end of a pair of links through memory.
@@ -35,8 +39,8 @@ type Memory struct {
 	gate   gate
 	room   atomic.Pointer[func()]
 	closed atomic.Bool
-	sent   sentCounters
-	recv   recvCounters
+	alone  bool
+	sent   sentCounters // of what no lane took
 }
 
 // NewPair returns the two ends of a link through memory.
@@ -53,10 +57,10 @@ func NewPair(c PairConfig) (a, b *Memory) {
 }
 
 func (m *Memory) init(peer *Memory, c PairConfig) {
-	m.peer, m.mtu = peer, payloadMTU(c.MTU)
+	m.peer, m.mtu, m.alone = peer, payloadMTU(c.MTU), c.Alone
 	m.gate.init()
 	for i, from := range [...]*Memory{peer, m} {
-		m.in[i].init(c.Depth)
+		m.in[i].init(c.Depth, c.Alone)
 		m.in[i].from, m.in[i].to = from.local, m.local
 	}
 }
@@ -112,16 +116,15 @@ func (m *Memory) sendRun(run []*frame.Frame) (taken int) {
 		m.sent.drop(run)
 		return len(run)
 	}
-	p, open := l.push(run)
+	taken, open := l.push(run)
 	if !open {
 		m.sent.drop(run)
 		return len(run)
 	}
-	if p.taken > 0 {
+	if taken > 0 && !m.alone {
 		to.gate.signal()
 	}
-	m.sent.add(p)
-	return p.taken
+	return taken
 }
 
 // route returns the end that has an address, and the lane that leads there.
@@ -143,7 +146,7 @@ func (m *Memory) Recv(frames []*frame.Frame) (n int) {
 		l := &m.in[i]
 		for n < len(frames) && !l.empty() {
 			got, room := l.pop(frames[n:])
-			n += m.recv.accept(frames[n : n+got])
+			n += got
 			if room {
 				call(&from.room)
 			}
@@ -185,11 +188,36 @@ func (m *Memory) MTU() int { return m.mtu }
 // Pollable returns no descriptor: use OnReady, or Wait.
 func (m *Memory) Pollable() (fd int, ok bool) { return -1, false }
 
+// Share ends being alone: see [PairConfig]. Nobody uses the pair meanwhile.
+func (m *Memory) Share() {
+	for _, end := range [...]*Memory{m, m.peer} {
+		if end.alone {
+			end.alone = false
+			end.in[0].share()
+			end.in[1].share()
+		}
+	}
+}
+
 // Stats returns the counters.
 func (m *Memory) Stats() Stats {
 	var s Stats
 	m.sent.read(&s)
-	m.recv.read(&s)
+	for _, l := range [...]*lane{&m.peer.in[0], &m.in[1]} {
+		l.lock()
+		s.SentFrames += l.sent.frames
+		s.SentBytes += l.sent.bytes
+		s.SentTwice += l.twice
+		l.unlock()
+	}
+	for i := range m.in {
+		l := &m.in[i]
+		l.lock()
+		s.RecvFrames += l.received.frames
+		s.RecvBytes += l.received.bytes
+		s.BadICRC += l.damaged
+		l.unlock()
+	}
 	return s
 }
 

@@ -61,7 +61,7 @@ func (c *Channel) FD() (int, error) {
 			return -1, fmt.Errorf("descriptor of a completion channel: %w", err)
 		}
 		if c.d.circle != nil {
-			if err := c.d.circle.watch(s); err != nil {
+			if err := c.d.circle.observe(s); err != nil {
 				return -1, errors.Join(err, s.Close())
 			}
 			s.Signal()

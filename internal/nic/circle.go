@@ -11,15 +11,24 @@ import (
 )
 
 // A circle are the devices that share an inline executor. Whoever drives one
-// of them drives all, so they share the time too, as the driver last saw it.
+// of them drives all: see drive.go.
 type circle struct {
-	x       *work.Inline
-	now     atomic.Int64 // 0: somebody else drives the executor, or nobody does
+	members int       // devices; under the lock of circles
+	item    work.Item // lets who drives the executor drive the circle
+	posted  halfStack
+	left    atomic.Bool // the last drive has left something to do
 	devices atomic.Pointer[[]*Device]
 
 	sleepers atomic.Int32 // channels that are asleep
-	mu       sync.Mutex
-	channels []*Channel
+	watch    sync.Mutex
+	channels []*Channel // under watch
+
+	// Whoever drives holds mu. Under it are the fields below, the halves of the
+	// devices that the circle runs, and all their completion queues.
+	mu    sync.Mutex
+	now   qp.Instant // as the driver last saw it
+	fresh halfList   // have packets
+	due   halfList   // were woken
 }
 
 // circles are those that there are.
@@ -28,23 +37,46 @@ var circles struct {
 	of map[*work.Inline]*circle
 }
 
-// join puts d into the circle of its executor.
-func (d *Device) join() {
+// circleOf returns the circle of an executor, and counts one device more in
+// it, which is to join and to leave.
+func circleOf(x *work.Inline) *circle {
 	circles.Lock()
 	defer circles.Unlock()
 	if circles.of == nil {
 		circles.of = map[*work.Inline]*circle{}
 	}
-	c := circles.of[d.inline]
+	c := circles.of[x]
 	if c == nil {
-		c = &circle{x: d.inline}
+		c = new(circle)
 		c.devices.Store(new([]*Device))
-		circles.of[d.inline] = c
+		c.item.Init(x, c.run)
+		circles.of[x] = c
 	}
-	all := append(slices.Clone(*c.devices.Load()), d)
-	c.devices.Store(&all)
-	d.circle = c
+	c.members++
+	return c
+}
+
+// join lets d be driven.
+func (c *circle) join(d *Device) {
+	c.exclusively(func() {
+		all := append(slices.Clone(*c.devices.Load()), d)
+		c.devices.Store(&all)
+	})
 	c.include(d)
+}
+
+// leave ends that. x is the executor of the circle.
+func (c *circle) leave(d *Device, x *work.Inline) {
+	c.exclusively(func() {
+		all := slices.DeleteFunc(slices.Clone(*c.devices.Load()), func(o *Device) bool { return o == d })
+		c.devices.Store(&all)
+	})
+	circles.Lock()
+	defer circles.Unlock()
+	if c.members--; c.members == 0 {
+		delete(circles.of, x)
+		c.item.Close()
+	}
 }
 
 // include lets channels that have a descriptor watch the socket of d too. If
@@ -53,8 +85,8 @@ func (c *circle) include(d *Device) {
 	if d.linkFD < 0 {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.watch.Lock()
+	defer c.watch.Unlock()
 	for _, ch := range c.channels {
 		ch.mu.Lock()
 		if ch.set != nil && !ch.closed {
@@ -64,39 +96,11 @@ func (c *circle) include(d *Device) {
 	}
 }
 
-// leave undoes join.
-func (d *Device) leave() {
-	circles.Lock()
-	defer circles.Unlock()
-	all := slices.DeleteFunc(slices.Clone(*d.circle.devices.Load()), func(o *Device) bool { return o == d })
-	d.circle.devices.Store(&all)
-	if len(all) == 0 {
-		delete(circles.of, d.inline)
-	}
-}
-
-// look takes note of the time, of deadlines, and of packets on links that do
-// not call.
-func (c *circle) look() {
-	now := instant()
-	c.now.Store(int64(now))
-	for _, d := range *c.devices.Load() {
-		d.timers.expire(now)
-		if d.linkFD >= 0 {
-			d.rx.item.WakePublished()
-		}
-	}
-}
-
-// expects reports whether something may be due that is not queued: then it is
-// worth the time to look.
-func (c *circle) expects() bool {
-	for _, d := range *c.devices.Load() {
-		if d.linkFD >= 0 || d.timers.next.Load() != 0 {
-			return true
-		}
-	}
-	return false
+// exclusively calls f while nobody drives.
+func (c *circle) exclusively(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
 }
 
 // deadline returns the earliest instant at which a device has something to do,
@@ -116,8 +120,8 @@ func (c *circle) hasSocket() bool {
 	return slices.ContainsFunc(*c.devices.Load(), func(d *Device) bool { return d.linkFD >= 0 })
 }
 
-// watch makes s readable when a device has packets to take.
-func (c *circle) watch(s *notify.Set) error {
+// observe makes s readable when a device has packets to take.
+func (c *circle) observe(s *notify.Set) error {
 	for _, d := range *c.devices.Load() {
 		if d.linkFD >= 0 {
 			if err := s.Add(d.linkFD); err != nil {
@@ -130,14 +134,14 @@ func (c *circle) watch(s *notify.Set) error {
 
 // admit and dismiss keep the list of channels.
 func (c *circle) admit(ch *Channel) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.watch.Lock()
+	defer c.watch.Unlock()
 	c.channels = append(c.channels, ch)
 }
 
 func (c *circle) dismiss(ch *Channel) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.watch.Lock()
+	defer c.watch.Unlock()
 	c.channels = slices.DeleteFunc(c.channels, func(o *Channel) bool { return o == ch })
 	if ch.asleep.Swap(false) {
 		c.sleepers.Add(-1)
@@ -149,8 +153,8 @@ func (c *circle) alarm() {
 	if c.sleepers.Load() == 0 {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.watch.Lock()
+	defer c.watch.Unlock()
 	for _, ch := range c.channels {
 		if ch.asleep.Swap(false) {
 			c.sleepers.Add(-1)
@@ -159,31 +163,4 @@ func (c *circle) alarm() {
 			ch.mu.Unlock()
 		}
 	}
-}
-
-// drive runs what is queued, up to n rounds, until enough reports true. What
-// is left then is for those who sleep: this driver may be the last to come.
-func (c *circle) drive(n, budget int, enough func() bool) (did bool) {
-	if !c.x.Ready() && !c.expects() {
-		return false
-	}
-	c.look()
-	for range n {
-		if !c.x.Drive(budget) {
-			break
-		}
-		if did = true; enough != nil && enough() {
-			break
-		}
-	}
-	c.now.Store(0)
-	for _, d := range *c.devices.Load() {
-		if d.outbox != nil {
-			d.outbox.age()
-		}
-	}
-	if c.sleepers.Load() != 0 && c.x.Ready() {
-		c.alarm()
-	}
-	return did
 }

@@ -3,7 +3,6 @@ package nic
 import (
 	"fmt"
 	"math/bits"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -22,6 +21,9 @@ const (
 
 // A CQ is a completion queue. Its methods may be called from any goroutine.
 //
+// On a device that is driven by polling the lock is that of the circle: who
+// drives has it already.
+//
 // It raises one event each time it is armed. The event is pushed under the
 // lock under which the entry was, so a queue that was armed before an entry
 // came has an event after it.
@@ -31,13 +33,15 @@ type CQ struct {
 	d  *Device
 	ch *Channel
 
-	ready atomic.Int64 // entries in the ring: what a poll looks at first
-	used  atomic.Int64 // places that are taken, by entries in the ring or on their way
-	size  atomic.Int64 // places
-	polls atomic.Uint32
-	drive atomic.Pointer[work.Inline] // what a poll drives
+	ready  atomic.Int64                // entries in the ring: what a poll looks at first; not with a circle
+	used   atomic.Int64                // places that are taken, by entries in the ring or on their way
+	size   atomic.Int64                // places
+	drives atomic.Pointer[work.Inline] // of a queue pair that has an inline executor of its own
 
-	mu       sync.Mutex
+	mu       *sync.Mutex // own, or that of the circle
+	own      sync.Mutex
+	claimed  bool // halves claim places: only without them the ring alone says what is free
+	polls    uint32
 	ring     []qp.CQE
 	head     uint64
 	tail     uint64
@@ -64,8 +68,11 @@ func (d *Device) NewCQ(n int, ch *Channel) (*CQ, error) {
 	}
 	d.cqs.Add(1)
 	c := &CQ{d: d, ch: ch, ring: make([]qp.CQE, size)}
+	c.mu, c.claimed = &c.own, true
+	if d.circle != nil {
+		c.mu, c.claimed = &d.circle.mu, false
+	}
 	c.size.Store(int64(size))
-	c.serve(d.exec)
 	return c, nil
 }
 
@@ -83,25 +90,23 @@ func (c *CQ) Cap() int {
 	return len(c.ring)
 }
 
-// claim takes a place for one entry. It returns false and reports the overflow
-// when there is none.
-//
-// A half claims a place for each entry at once, so that it learns of an
-// overflow, and hands the entries over together at the end of its run.
+// claim takes a place for one entry, for a half that is run by its item. Such
+// a half learns at once of an overflow, and hands entries over together.
 func (c *CQ) claim() bool {
 	if c.used.Add(1) <= c.size.Load() {
 		return true
 	}
 	c.used.Add(-1)
+	return false
+}
+
+// overrun reports that an entry is lost. The caller holds mu.
+func (c *CQ) overrun() {
 	c.d.count(countCQOverflow)
-	c.mu.Lock()
-	first := !c.overflow
-	c.overflow = true
-	c.mu.Unlock()
-	if first {
+	if !c.overflow {
 		c.d.raise(Event{Kind: EventCQError, CQ: c})
 	}
-	return false
+	c.overflow = true
 }
 
 // push adds entries, for which places were claimed, and raises an event if one
@@ -109,13 +114,30 @@ func (c *CQ) claim() bool {
 func (c *CQ) push(entries []qp.CQE) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	mask := uint64(len(c.ring) - 1)
 	for i := range entries {
-		c.ring[c.tail&mask] = entries[i]
-		c.tail++
+		c.add(&entries[i])
 	}
-	c.ready.Store(int64(c.tail - c.head))
-	if c.armed == armedNot || c.armed == armedSolicited && !slices.ContainsFunc(entries, solicits) {
+	if c.d.circle == nil {
+		c.ready.Store(int64(c.tail - c.head))
+	}
+}
+
+// put adds an entry for a half that a circle runs, whose driver calls it. It
+// returns false and reports the overflow when there is no place.
+func (c *CQ) put(e *qp.CQE) bool {
+	if c.claimed && !c.claim() || !c.claimed && c.tail-c.head >= uint64(len(c.ring)) {
+		c.overrun()
+		return false
+	}
+	c.add(e)
+	return true
+}
+
+// add adds an entry, for which there is a place.
+func (c *CQ) add(e *qp.CQE) {
+	c.ring[c.tail&uint64(len(c.ring)-1)] = *e
+	c.tail++
+	if c.armed == armedNot || c.armed == armedSolicited && !solicits(e) {
 		return
 	}
 	c.armed = armedNot
@@ -126,15 +148,30 @@ func (c *CQ) push(entries []qp.CQE) {
 
 // solicits reports whether an entry raises the event of a queue that waits for
 // solicited ones: failures do too.
-func solicits(e qp.CQE) bool { return e.Solicited || e.Status != qp.StatusSuccess }
+func solicits(e *qp.CQE) bool { return e.Solicited || e.Status != qp.StatusSuccess }
+
+// pollsPerDrive is how many polls that find enough may follow each other
+// before one drives the device, so that nothing starves behind a full queue.
+const pollsPerDrive = 16
+
+// rounds is how often one poll lets a circle run, at most. A message needs
+// three: send, execute, complete.
+const rounds = 8
 
 // Take returns up to n of the oldest entries, in two pieces, and locks the
-// queue until Done. It locks nothing when it returns none.
+// queue until Done. It locks nothing when it returns none. On a device that is
+// driven by polling it drives, unless there are enough.
 func (c *CQ) Take(n int) (a, b []qp.CQE) {
-	if c.ready.Load() == 0 {
+	circle := c.d.circle
+	if circle == nil && c.ready.Load() == 0 {
 		return nil, nil
 	}
 	c.mu.Lock()
+	if circle != nil {
+		if c.polls++; int(c.tail-c.head) < n || c.polls%pollsPerDrive == 0 {
+			circle.driveLocked(rounds, 0, c)
+		}
+	}
 	n = min(n, int(c.tail-c.head))
 	if n <= 0 {
 		c.mu.Unlock()
@@ -151,60 +188,49 @@ func (c *CQ) Take(n int) (a, b []qp.CQE) {
 func (c *CQ) Done(n int) {
 	c.head += uint64(n)
 	c.overflow = false
-	c.ready.Store(int64(c.tail - c.head))
-	c.used.Add(int64(-n))
+	if c.claimed {
+		c.used.Add(int64(-n))
+	}
+	if c.d.circle == nil {
+		c.ready.Store(int64(c.tail - c.head))
+	}
 	c.mu.Unlock()
 }
 
-// pollsPerDrive is how many polls that find enough may follow each other
-// before one drives the device, so that nothing starves behind a full queue.
-const pollsPerDrive = 16
+// Inline reports whether nobody works for the queue but those who poll it.
+func (c *CQ) Inline() bool { return c.d.circle != nil }
 
-// Due reports, where polling drives something, whether a poll that found what
-// it wanted should drive all the same.
-func (c *CQ) Due() bool {
-	return c.drive.Load() != nil && c.polls.Add(1)%pollsPerDrive == 0
-}
-
-// rounds is how often one poll lets an executor run, at most. A message needs
-// five: send, arrive, execute, acknowledge, complete.
-const rounds = 8
-
-// Inline reports whether nobody works for the queue but those who drive it.
-func (c *CQ) Inline() bool {
-	x := c.drive.Load()
-	return x != nil && c.d.circle != nil && c.d.circle.x == x
-}
-
-// DriveFor drives a few rounds, until the queue has an entry. It returns false
-// where nothing was to be done, or nothing is driven by polling.
-func (c *CQ) DriveFor() bool {
-	x := c.drive.Load()
-	if x == nil {
-		return false
-	}
-	if c.d.circle != nil && c.d.circle.x == x {
-		return c.d.circle.drive(rounds, 0, c.hasEntry)
-	}
-	did := false
+// DriveOwn drives, where a queue pair has an inline executor of its own, that
+// one for a few rounds, until the queue has an entry. It reports whether
+// anything was done.
+func (c *CQ) DriveOwn() (did bool) {
+	x := c.drives.Load()
 	for range rounds {
-		if !x.Drive(0) {
+		if x == nil || !x.Drive(0) {
 			break
 		}
-		if did = true; c.hasEntry() {
+		if did = true; c.d.circle == nil && c.ready.Load() > 0 {
 			break
 		}
 	}
 	return did
 }
 
-func (c *CQ) hasEntry() bool { return c.ready.Load() > 0 }
-
-// serve makes polls drive the executor of a queue pair, if they should. That is
-// one executor: queue pairs on several inline ones need several queues.
-func (c *CQ) serve(x work.Executor) {
+// serve prepares for the entries of a half. A poll drives the inline executor
+// that the half may have: it is one, so queue pairs on several of them need
+// several queues.
+func (c *CQ) serve(x work.Executor, h *half) {
+	if h.circle != nil {
+		return
+	}
 	if x, ok := x.(*work.Inline); ok {
-		c.drive.Store(x)
+		c.drives.Store(x)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.claimed {
+		c.claimed = true
+		c.used.Store(int64(c.tail - c.head))
 	}
 }
 
@@ -232,7 +258,11 @@ func (c *CQ) Resize(n int) error {
 	defer c.mu.Unlock()
 	// The size first: whoever claims a place after the look at used sees it.
 	old := c.size.Swap(int64(size))
-	if used := c.used.Load(); used > int64(size) {
+	used := c.used.Load()
+	if !c.claimed {
+		used = int64(c.tail - c.head)
+	}
+	if used > int64(size) {
 		c.size.Store(old)
 		return fmt.Errorf("resize to %d entries, holding %d: %w", n, used, ErrInvalid)
 	}

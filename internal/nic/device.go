@@ -51,7 +51,6 @@ type Device struct {
 	inline *work.Inline // of exec, if that is what it is
 	linkFD int          // or -1
 	circle *circle      // with inline
-	outbox *outbox      // with inline and a socket
 	shared bool         // exec is the shared work queue
 	burst  int          // packets of one run of a half
 	window int64        // packets that all queue pairs may have outstanding; 0: any number
@@ -62,6 +61,7 @@ type Device struct {
 	pools  [2]pool
 	timers timers
 	rx     receiver
+	tx     outbox // of the halves that the circle runs
 	events events
 	tally  tally
 
@@ -98,20 +98,16 @@ func Open(c Config) (*Device, error) {
 		c.Frames = 1024
 	}
 	d := &Device{link: c.Link, limits: c.Limits, exec: c.Executor, linkFD: -1, burst: burst}
+	if x, ok := d.exec.(*work.Inline); ok {
+		d.inline, d.circle = x, circleOf(x)
+	}
 	if d.exec == nil {
 		d.exec, d.shared = sharedQueue(), true
 	}
 	if fd, ok := d.link.Pollable(); ok {
 		d.linkFD, d.burst = fd, burstOnWire
 	}
-	if x, ok := d.exec.(*work.Inline); ok {
-		d.inline = x
-		if d.linkFD >= 0 {
-			d.outbox = newOutbox(d.link)
-		}
-		d.join()
-	}
-	if n := c.Link.Stats().RecvBuffer; n > 0 {
+	if n := d.stats().RecvBuffer; n > 0 {
 		d.window = int64(n / (2*c.Link.MTU() + packetOverhead))
 	}
 	d.qps.init()
@@ -119,6 +115,7 @@ func Open(c Config) (*Device, error) {
 	d.keys.generation.Store(uint32(instant()))
 	d.events.init()
 	d.rx.d = d
+	d.tx.link = d.link
 	d.pools[0].init(d, narrow)
 	d.pools[1].init(d, c.Limits.SGE)
 	d.pools[0].grow(c.Frames)
@@ -128,21 +125,47 @@ func Open(c Config) (*Device, error) {
 
 // start sets the receive path and the timers going.
 func (d *Device) start() {
+	if d.circle != nil {
+		d.link.OnRoom(d.circle.call)
+		d.link.OnReady(d.circle.call)
+		if d.linkFD >= 0 {
+			d.tx.timer = time.AfterFunc(time.Hour, func() { d.exclusively(d.tx.expire) })
+			d.tx.timer.Stop()
+		}
+		d.circle.join(d)
+		return
+	}
 	d.rx.item.Init(d.exec, d.rx.run)
 	d.link.OnRoom(d.roomAgain)
 	if d.linkFD < 0 {
-		d.link.OnReady(func() {
-			d.rx.item.WakePublished()
-			if d.circle != nil {
-				d.circle.alarm()
-			}
-		})
-	} else if d.inline == nil {
+		d.link.OnReady(d.rx.item.WakePublished)
+	} else {
 		d.loops.Go(d.rx.loop)
 	}
-	if d.inline == nil {
-		d.timers.wake = make(chan struct{}, 1)
-		d.loops.Go(func() { d.timers.loop(instant) })
+	d.timers.wake = make(chan struct{}, 1)
+	d.loops.Go(func() { d.timers.loop(instant) })
+}
+
+// exclusively calls f while nobody drives the device, if it is one that is
+// driven.
+func (d *Device) exclusively(f func()) {
+	if d.circle == nil {
+		f()
+		return
+	}
+	d.circle.exclusively(f)
+}
+
+// stats returns what the link has counted.
+func (d *Device) stats() (s link.Stats) {
+	d.exclusively(func() { s = d.link.Stats() })
+	return s
+}
+
+// share prepares for halves that no circle runs. Nobody drives the device.
+func (d *Device) share() {
+	if l, ok := d.link.(interface{ Share() }); ok {
+		l.Share()
 	}
 }
 
@@ -163,7 +186,7 @@ func (d *Device) Executor() work.Executor { return d.exec }
 // was any.
 func (d *Device) Drive(budget int) bool {
 	if d.inline != nil {
-		return d.circle.drive(1, budget, nil)
+		return d.circle.drive(1, budget)
 	}
 	if x, ok := d.exec.(*work.Workqueue); ok {
 		return x.Drive(budget)
@@ -173,7 +196,7 @@ func (d *Device) Drive(budget int) bool {
 
 // driveIdle drives the device until it has nothing to do, or for a while.
 func (d *Device) driveIdle() {
-	d.circle.drive(64, 0, nil)
+	d.circle.drive(64, 0)
 }
 
 // patience is how long a call waits for packets to come back from peers.
@@ -233,7 +256,6 @@ const roomWakes = 32
 
 // awaitRoom wakes h when the link has room again.
 func (d *Device) awaitRoom(h *half) {
-	d.count(countNoRoom)
 	d.roomMu.Lock()
 	defer d.roomMu.Unlock()
 	if h.cramped {
@@ -304,20 +326,18 @@ func (d *Device) Close() error {
 		return fmt.Errorf("device: %w", ErrClosed)
 	}
 	d.rx.item.Close()
-	if d.outbox != nil {
-		d.outbox.close()
-	}
-	errs := []error{d.link.Close()} // frames that nobody has received come back
-	if d.outbox != nil {
-		d.outbox.close()
-	}
+	var errs []error
+	d.exclusively(func() {
+		d.tx.close()
+		errs = append(errs, d.link.Close()) // frames that nobody has received come back
+	})
 	limit := instant() + patience
 	d.qps.all(func(q *QP) { errs = append(errs, q.destroy(limit)) })
 	d.timers.stop()
 	d.events.close()
 	d.loops.Wait()
 	if d.inline != nil {
-		d.leave()
+		d.circle.leave(d, d.inline)
 	}
 	if d.shared {
 		releaseQueue()

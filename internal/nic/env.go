@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/gantry-rdma/gantry/internal/qp"
+	"github.com/gantry-rdma/gantry/roce"
 )
 
 // A sendHalf runs the requester and completer of a queue pair, and is the
@@ -18,6 +19,8 @@ type recvHalf struct {
 	half
 	m  qp.Responder
 	rq recvQueue
+
+	ended uint32 // receives completed
 }
 
 var (
@@ -75,6 +78,7 @@ func (s *sendHalf) obey(c uint32) {
 func (r *recvHalf) run(budget int) (more bool) {
 	budget = min(budget, r.d.burst)
 	r.begin()
+	queued, ended := r.d.tx.n, r.ended
 	if r.commands.Load() != 0 && r.commands.Swap(0)&cmdFail != 0 {
 		r.m.Fail()
 	}
@@ -88,7 +92,10 @@ func (r *recvHalf) run(budget int) (more bool) {
 	}
 	r.giveBack()
 	more = r.m.Step(r.now, budget)
-	r.patient = r.polled && r.ended == 1
+	// The program may have an answer to what has just completed.
+	if tx := &r.d.tx; r.circle != nil && r.ended == ended+1 && tx.n == queued+1 {
+		tx.keep(roce.RCAck)
+	}
 	waits := r.end()
 	return more || waits && !r.dry
 }
@@ -154,7 +161,10 @@ func (h *half) TakeReceive() *qp.RecvWQE { return nil }
 func (r *recvHalf) TakeReceive() *qp.RecvWQE { return r.rq.take() }
 
 // CompleteSend is part of qp.Env; a receive half has no sends.
-func (h *half) CompleteSend(e *qp.CQE) bool { return h.complete(e) }
+func (h *half) CompleteSend(e *qp.CQE) bool {
+	h.count(&h.d.tally.own[countSends], 1)
+	return h.complete(e)
+}
 
 // CompleteReceive is part of qp.Env; a send half has no receives.
 func (h *half) CompleteReceive(_ *qp.RecvWQE, e *qp.CQE) bool { return h.complete(e) }
@@ -167,6 +177,8 @@ func (h *half) GiveUpReceive(*qp.RecvWQE) {}
 // even if its entry was lost.
 func (r *recvHalf) CompleteReceive(_ *qp.RecvWQE, e *qp.CQE) bool {
 	r.rq.done.Add(1)
+	r.ended++
+	r.count(&r.d.tally.own[countReceives], 1)
 	return r.complete(e)
 }
 
@@ -209,4 +221,4 @@ func (r *recvHalf) Fatal(st qp.Status) {
 }
 
 // Count is part of qp.Env.
-func (h *half) Count(c qp.Counter) { h.d.tally.machine[c].Add(1) }
+func (h *half) Count(c qp.Counter) { h.count(&h.d.tally.machine[c], 1) }

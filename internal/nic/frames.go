@@ -5,12 +5,13 @@ import (
 	"sync/atomic"
 
 	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/internal/link"
 )
 
 const (
 	narrow     = 2  // segments in a frame of the narrow pool
-	frameBatch = 16 // frames that a half takes from a pool at once
-	frameKeep  = 8  // free frames that a half keeps between its runs
+	frameBatch = 16 // frames that are taken from a pool at once
+	frameKeep  = 8  // free frames that a half keeps between runs of its item
 )
 
 // An outFrame is a frame that a half sends. It is its own Owner, so that it
@@ -21,14 +22,37 @@ type outFrame struct {
 	half  *half // who sent it last
 	next  *outFrame
 	epoch uint8 // of the run that sent it, or unsent
+	here  bool  // whoever gives it back drives the circle of its half
 }
 
 // unsent is the epoch of a frame that was not handed to the link.
 const unsent = 2
 
+// give gives frames back to the link, on whom drives c. Those that halves of c
+// sent are told: until the link has passed them on nobody else touches the
+// halves. A link that keeps some of them passes those on later, as from anyone.
+func (c *circle) give(l link.Link, frames []*frame.Frame) {
+	for _, f := range frames {
+		if o, ok := f.Owner.(*outFrame); ok && o.half.circle == c {
+			o.here = true
+		}
+	}
+	l.Give(frames)
+	for _, f := range frames {
+		if o, ok := f.Owner.(*outFrame); ok && o.here {
+			o.here = false
+		}
+	}
+}
+
 // FrameBack is called by the link: it is done with the frame.
 func (o *outFrame) FrameBack(f *frame.Frame) {
 	h := o.half
+	if o.here {
+		o.here = false
+		h.takeBackHere(o)
+		return
+	}
 	wake := h.sender != nil && h.sender.FrameBack(f)
 	h.takeBack(o)
 	if wake {
@@ -42,8 +66,29 @@ func (o *outFrame) FrameBack(f *frame.Frame) {
 func (h *half) takeBack(o *outFrame) {
 	p := o.pool
 	h.returned.push(o, o)
-	if p.hungry.Load() || h.closed.Load() {
+	if !p.hungry.Load() && !h.closed.Load() {
+		return
+	}
+	if h.circle != nil {
+		h.wake() // a run regains them
+	} else {
 		p.put(h.regain())
+	}
+}
+
+// takeBackHere does the same under the lock of the circle, and keeps the frame
+// for whichever half sends next.
+func (h *half) takeBackHere(o *outFrame) {
+	wake := h.sender != nil && h.sender.FrameBackHere(&o.Frame)
+	h.out.add(o.epoch, -1)
+	p := o.pool
+	if o.next = nil; p.hungry.Load() {
+		p.put(o)
+	} else {
+		p.atHand.pushChain(o)
+	}
+	if wake {
+		h.circle.due.push(h)
 	}
 }
 
@@ -69,6 +114,29 @@ func (s *frameStack) take() *outFrame {
 	return s.top.Swap(nil)
 }
 
+// A frameList is a stack of frames for one goroutine at a time.
+type frameList struct{ first *outFrame }
+
+// pushChain adds a chain, which may be empty.
+func (l *frameList) pushChain(chain *outFrame) {
+	if chain == nil {
+		return
+	}
+	last := chain
+	for last.next != nil {
+		last = last.next
+	}
+	last.next, l.first = l.first, chain
+}
+
+func (l *frameList) pop() *outFrame {
+	o := l.first
+	if o != nil {
+		l.first, o.next = o.next, nil
+	}
+	return o
+}
+
 // A pool holds the free frames of a device that have the same number of
 // segments. It grows when queue pairs are made, never while they work.
 type pool struct {
@@ -76,6 +144,7 @@ type pool struct {
 	segments int
 	hungry   atomic.Bool  // halves wait for frames
 	frames   atomic.Int64 // all there are, free or not
+	atHand   frameList    // for the driver of the circle: under its lock
 
 	mu      sync.Mutex
 	free    *outFrame
@@ -154,12 +223,24 @@ func (p *pool) starve(h *half) *outFrame {
 		p.hungry.Store(true)
 		p.mu.Unlock()
 	}
+	p.recall(h.circle)
+	if c := p.d.circle; c != nil && h.circle == nil {
+		c.exclusively(func() {
+			p.recall(c)
+			p.put(p.atHand.first)
+			p.atHand.first = nil
+		})
+	}
+	return p.get(frameBatch)
+}
+
+// recall takes the frames that came back to halves that c runs, or no circle.
+func (p *pool) recall(c *circle) {
 	p.d.qps.all(func(q *QP) {
 		for _, o := range [...]*half{&q.send.half, &q.recv.half} {
-			if o.pool == p {
+			if o.pool == p && o.circle == c {
 				p.put(o.regain())
 			}
 		}
 	})
-	return p.get(frameBatch)
 }

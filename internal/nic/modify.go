@@ -48,9 +48,8 @@ func (q *QP) ToReset() error {
 
 // halt stops both halves, and takes from them what they hold for others.
 func (q *QP) halt() {
-	for _, h := range [...]*half{&q.send.half, &q.recv.half} {
-		h.item.Disable()
-	}
+	q.send.disable()
+	q.recv.disable()
 	q.send.discard()
 	q.recv.discard()
 	q.d.timers.remove(&q.send.half)
@@ -62,13 +61,6 @@ func (q *QP) resume() {
 		h.commands.Store(0)
 		h.enable()
 	}
-}
-
-// enable lets a half run again. It is woken: packets that came meanwhile woke
-// nobody, and their senders wait to have them back.
-func (h *half) enable() {
-	h.item.Enable()
-	h.wake()
 }
 
 // quiet reports whether no frame of the queue pair is out.
@@ -87,7 +79,7 @@ func (q *QP) ToInit() { q.state.Store(uint32(Init)) }
 // ToRTR begins to take requests, from a peer's address.
 func (q *QP) ToRTR(c qp.ResponderConfig, peer frame.Addr) {
 	c.Transport, c.QPN = q.transport, q.num
-	q.recv.item.Disable()
+	q.recv.disable()
 	q.recv.discard()
 	if n := int(c.MaxDestRdAtomic); n > q.remembered {
 		q.recv.m.Init(&q.recv, n)
@@ -103,7 +95,7 @@ func (q *QP) ToRTR(c qp.ResponderConfig, peer frame.Addr) {
 // ToRTS begins to send. The queue pair was ready to receive.
 func (q *QP) ToRTS(c qp.SenderConfig) {
 	c.Transport, c.QPN, c.SignalAll = q.transport, q.num, q.signalAll
-	q.send.item.Disable()
+	q.send.disable()
 	q.send.discard()
 	q.send.m.Start(c)
 	q.send.enable()
@@ -188,14 +180,14 @@ func (q *QP) Redirect(peer frame.Addr) {
 
 // changeDrained touches the sender between two of its runs.
 func (q *QP) changeDrained(f func(*qp.Sender)) {
-	q.send.item.Disable()
+	q.send.disable()
 	f(&q.send.m)
 	q.send.enable()
 }
 
 // change touches the responder between two of its runs.
 func (q *QP) change(f func(*qp.Responder)) {
-	q.recv.item.Disable()
+	q.recv.disable()
 	f(&q.recv.m)
 	q.recv.enable()
 }

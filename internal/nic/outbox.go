@@ -1,137 +1,132 @@
 package nic
 
 import (
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gantry-rdma/gantry/internal/frame"
 	"github.com/gantry-rdma/gantry/internal/link"
+	"github.com/gantry-rdma/gantry/roce"
 )
 
 // lateness is how long an acknowledgement may wait for a packet to leave with,
 // when nobody drives the device any more.
 const lateness = time.Millisecond
 
-// An outbox keeps back one acknowledgement of a device that is driven by
-// polling and has a socket. To send it takes longer than all else that is done
-// for a small message, and the program waits for its completion meanwhile.
-// Often it answers, and then both leave in one datagram.
+// An outbox is what the halves of a circle have for the link of their device:
+// the packets of a round leave together. It is under the lock of the circle.
 //
-// What is kept leaves with the next packets, with the end of the drive after
-// the one in which it came, or, for a program that has stopped to poll, with a
-// timer. The timer runs on while there is traffic, so it is not set for each.
+// On a device with a socket it keeps one acknowledgement back. To send it takes
+// longer than all else that is done for a small message, and the program waits
+// for its completion meanwhile. Often it answers, and then both leave in one
+// datagram. What is kept leaves with the next packets, with the end of the drive
+// after the one in which it came, or, for a program that has stopped to poll,
+// with a timer. The timer runs on while there is traffic, so it is not set for
+// each.
 type outbox struct {
-	link link.Link
-	full atomic.Bool // kept is not nil; changes under mu
+	link   link.Link
+	frames [2*outBatch + 1]*frame.Frame // one more, for what is kept
+	n      int
 
-	mu     sync.Mutex
-	kept   *frame.Frame
-	fresh  bool // it came in this drive
-	used   bool // something was kept since the timer ran
-	armed  bool // the timer will run
-	closed bool
-	timer  *time.Timer
-	batch  [outBatch + 1]*frame.Frame
+	timer *time.Timer // nil: nothing is kept
+	kept  *frame.Frame
+	fresh bool // it came in this drive
+	used  bool // something was kept since the timer ran
+	armed bool // the timer will run
 }
 
-func newOutbox(l link.Link) *outbox {
-	o := &outbox{link: l}
-	o.timer = time.AfterFunc(time.Hour, o.expire)
-	o.timer.Stop()
-	return o
-}
+// full reports whether nothing can be added.
+func (o *outbox) full() bool { return o.n >= len(o.frames)-1 }
 
-// keep takes an acknowledgement over, unless there is one already.
-func (o *outbox) keep(f *frame.Frame) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.closed || o.kept != nil {
-		return false
+// add adds a frame, for which there is room. What is kept goes before other
+// answers, so that those of one queue pair stay in order.
+func (o *outbox) add(f *frame.Frame, answer bool) {
+	if answer {
+		o.release()
 	}
-	o.kept, o.fresh, o.used = f, true, true
-	o.full.Store(true)
+	o.frames[o.n] = f
+	o.n++
+}
+
+// release puts what is kept behind the rest. There is room for it.
+func (o *outbox) release() {
+	if o.kept != nil {
+		o.frames[o.n], o.kept = o.kept, nil
+		o.n++
+	}
+}
+
+// keep keeps the newest frame back if it is of a kind, and nothing is kept.
+func (o *outbox) keep(kind roce.Opcode) {
+	if o.timer == nil || o.kept != nil || (*roce.BTH)(o.frames[o.n-1].Head[:]).Opcode() != kind {
+		return
+	}
+	o.n--
+	o.kept, o.frames[o.n] = o.frames[o.n], nil
+	o.fresh, o.used = true, true
 	if !o.armed {
 		o.armed = true
 		o.timer.Reset(lateness)
 	}
-	return true
 }
 
-// send hands frames to the link, together with what was kept, and returns how
-// many of the frames it took. What is kept goes before other answers, so that
-// those of one queue pair stay in order, and behind requests, so that these
-// arrive while it is still being sent.
-func (o *outbox) send(frames []*frame.Frame, answers bool) (taken int) {
-	if !o.full.Load() {
-		return o.link.Send(frames)
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case o.kept == nil:
-	case answers:
-		if !o.flush() {
-			return 0
-		}
-	default:
-		n := copy(o.batch[:], frames)
-		o.batch[n] = o.kept
-		taken = o.link.Send(o.batch[:n+1])
-		clear(o.batch[:n+1])
-		if taken > n {
-			o.kept = nil
-			o.full.Store(false)
-		}
-		return min(taken, n)
-	}
-	return o.link.Send(frames)
+// send hands over as much as the link takes, and reports whether that was all.
+// What is kept goes behind requests, so that these arrive while it is still
+// being sent.
+func (o *outbox) send() bool {
+	o.release()
+	n := o.n
+	taken := o.link.Send(o.frames[:n])
+	copy(o.frames[:], o.frames[taken:n])
+	clear(o.frames[n-taken : n])
+	o.n -= taken
+	return o.n == 0
 }
 
-// flush sends what is kept, and reports whether nothing is left. The caller
-// holds mu.
-func (o *outbox) flush() bool {
-	if o.kept == nil {
-		return true
-	}
-	o.batch[0] = o.kept
-	if o.link.Send(o.batch[:1]) == 0 {
-		return false
-	}
-	o.batch[0], o.kept = nil, nil
-	o.full.Store(false)
-	return true
+// age ends a drive, and reports whether what is kept has to leave now.
+func (o *outbox) age() bool {
+	old := o.kept != nil && !o.fresh
+	o.fresh = false
+	return old
 }
 
-// age ends a drive.
-func (o *outbox) age() {
-	if !o.full.Load() {
+// expire sends what is kept. The timer goes on while it is of use.
+func (o *outbox) expire() {
+	o.armed = false
+	if o.timer == nil {
 		return
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.fresh {
-		o.flush()
+	if o.kept != nil {
+		o.send()
 	}
-	o.fresh = false
-}
-
-// expire is called by the timer.
-func (o *outbox) expire() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.armed = (!o.flush() || o.used) && !o.closed
-	if o.used = false; o.armed {
+	if o.used {
+		o.used, o.armed = false, true
 		o.timer.Reset(lateness)
 	}
 }
 
-// close sends what is kept, and keeps nothing from then on. Called again after
-// the link was closed, it leaves nothing behind.
+// remove sends the frames of h back.
+func (o *outbox) remove(h *half) {
+	o.release()
+	kept := 0
+	for _, f := range o.frames[:o.n] {
+		if f.Owner.(*outFrame).half == h {
+			f.Owner.FrameBack(f)
+			continue
+		}
+		o.frames[kept] = f
+		kept++
+	}
+	clear(o.frames[kept:o.n])
+	o.n = kept
+}
+
+// close keeps nothing any more, and sends what there is if it can.
 func (o *outbox) close() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.closed = true
-	o.timer.Stop()
-	o.flush()
+	if o.timer != nil {
+		o.timer.Stop()
+		o.timer = nil
+	}
+	if o.kept != nil || o.n > 0 {
+		o.send()
+	}
 }

@@ -1,7 +1,6 @@
 package nic
 
 import (
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -21,10 +20,9 @@ func (d *drawer) frame(o roce.Opcode) *frame.Frame {
 	return f
 }
 
-func newOutboxOn(t *testing.T) (*outbox, *script, *drawer) {
+func newOutboxOn() (*outbox, *script, *drawer) {
 	s := new(script)
-	o := newOutbox(s)
-	t.Cleanup(o.close)
+	o := &outbox{link: s, timer: time.NewTimer(time.Hour)}
 	return o, s, new(drawer)
 }
 
@@ -43,68 +41,108 @@ func wantSent(t *testing.T, s *script, want ...roce.Opcode) {
 }
 
 func TestAnAcknowledgementLeavesBehindTheNextRequest(t *testing.T) {
-	o, s, d := newOutboxOn(t)
-	if !o.keep(d.frame(roce.RCAck)) || o.keep(d.frame(roce.RCAck)) {
-		t.Error("want one acknowledgement kept, and one refused")
+	o, s, d := newOutboxOn()
+	o.add(d.frame(roce.RCAck), true)
+	o.keep(roce.RCAck)
+	if o.n != 0 || o.kept == nil {
+		t.Error("want the acknowledgement kept")
 	}
-	wantSent(t, s)
-	if n := o.send([]*frame.Frame{d.frame(roce.RCSendOnly)}, false); n != 1 {
-		t.Errorf("took %d requests, want 1", n)
+	o.add(d.frame(roce.RCSendOnly), false)
+	if !o.send() {
+		t.Error("want all sent")
 	}
 	wantSent(t, s, roce.RCSendOnly, roce.RCAck)
-	if o.full.Load() || d.back != 2 {
+	if o.kept != nil || d.back != 2 {
 		t.Errorf("%d frames are back, want 2", d.back)
 	}
 }
 
-func TestAnswersStayInOrder(t *testing.T) {
-	o, s, d := newOutboxOn(t)
-	o.keep(d.frame(roce.RCAck))
-	if n := o.send([]*frame.Frame{d.frame(roce.RCAtomicAck)}, true); n != 1 {
-		t.Errorf("took %d answers, want 1", n)
+func TestOnlyOneAcknowledgementIsKept(t *testing.T) {
+	o, _, d := newOutboxOn()
+	o.add(d.frame(roce.RCReadResponseOnly), true)
+	if o.keep(roce.RCAck); o.kept != nil {
+		t.Error("kept an answer that is no acknowledgement")
 	}
+	o.add(d.frame(roce.RCAck), true)
+	if o.keep(roce.RCAck); o.kept == nil || o.n != 1 {
+		t.Error("want the acknowledgement kept")
+	}
+	first := o.kept
+	o.add(d.frame(roce.RCSendOnly), false)
+	if o.keep(roce.RCSendOnly); o.kept != first || o.n != 2 {
+		t.Error("kept two")
+	}
+}
+
+func TestAnswersStayInOrder(t *testing.T) {
+	o, s, d := newOutboxOn()
+	o.add(d.frame(roce.RCAck), true)
+	o.keep(roce.RCAck)
+	o.add(d.frame(roce.RCAtomicAck), true)
+	o.send()
 	wantSent(t, s, roce.RCAck, roce.RCAtomicAck)
 }
 
-func TestAnAnswerWaitsForTheOneBeforeIt(t *testing.T) {
-	o, s, d := newOutboxOn(t)
-	o.keep(d.frame(roce.RCAck))
+func TestWhatALinkDoesNotTakeStaysInOrder(t *testing.T) {
+	o, s, d := newOutboxOn()
+	o.add(d.frame(roce.RCAck), true)
+	o.keep(roce.RCAck)
 	s.full = true
-	if n := o.send([]*frame.Frame{d.frame(roce.RCAtomicAck)}, true); n != 0 {
-		t.Errorf("took %d answers while the link is full, want 0", n)
+	o.add(d.frame(roce.RCSendOnly), false)
+	if o.send() || o.n != 2 {
+		t.Errorf("%d frames wait for a link that is full, want 2", o.n)
 	}
-	if n := o.send([]*frame.Frame{d.frame(roce.RCSendOnly)}, false); n != 0 || !o.full.Load() {
-		t.Errorf("took %d requests while the link is full, want 0", n)
-	}
+	o.add(d.frame(roce.RCAtomicAck), true)
 	s.full = false
-	o.age()
-	wantSent(t, s)
-	o.age()
-	wantSent(t, s, roce.RCAck)
+	o.send()
+	wantSent(t, s, roce.RCSendOnly, roce.RCAck, roce.RCAtomicAck)
 }
 
-func TestWhatIsKeptLeavesWhenNobodyDrives(t *testing.T) {
-	o, s, d := newOutboxOn(t)
-	for n := range 3 {
-		if !o.keep(d.frame(roce.RCAck)) {
-			t.Fatal("an empty outbox keeps nothing")
-		}
-		for end := time.Now().Add(10 * time.Second); len(s.left()) == n; runtime.Gosched() {
-			if time.Now().After(end) {
-				t.Fatalf("acknowledgement %d did not leave", n)
-			}
-		}
+func TestWhatIsKeptLeavesWithTheNextDrive(t *testing.T) {
+	o, _, d := newOutboxOn()
+	if o.add(d.frame(roce.RCAck), true); o.age() {
+		t.Error("what is not kept is to leave late")
+	}
+	if o.keep(roce.RCAck); o.age() {
+		t.Error("what is kept is to leave with its own drive")
+	}
+	if !o.age() {
+		t.Error("what is kept is to stay for another drive")
 	}
 }
 
-func TestAClosedOutboxIsEmpty(t *testing.T) {
-	o, s, d := newOutboxOn(t)
-	o.keep(d.frame(roce.RCAck))
-	s.full = true
-	o.close()
-	if s.full = false; !o.full.Load() || o.keep(d.frame(roce.RCAck)) {
-		t.Error("a closed outbox lost what it kept, or keeps more")
-	}
+func TestAClosedOutboxIsEmptyAndKeepsNothing(t *testing.T) {
+	o, s, d := newOutboxOn()
+	o.add(d.frame(roce.RCAck), true)
+	o.keep(roce.RCAck)
 	o.close()
 	wantSent(t, s, roce.RCAck)
+	o.add(d.frame(roce.RCAck), true)
+	if o.keep(roce.RCAck); o.kept != nil {
+		t.Error("a closed outbox keeps a frame")
+	}
+	o.expire() // a timer that was under way
+}
+
+// The frames of a half that stops are taken out, those of others stay.
+func TestTheFramesOfAHalfAreTakenOut(t *testing.T) {
+	b := newBench(t)
+	other := b.newQP(t)
+	b.s.mu.Lock()
+	b.s.full = true
+	b.s.mu.Unlock()
+	for _, q := range []*QP{b.q, other, b.q} {
+		b.d.exclusively(func() {
+			f := q.recv.Frame()
+			f.HeadLen = uint8(roce.Build((*[roce.HeadSize]byte)(&f.Head), roce.RCAck).Len())
+			q.recv.Emit(f)
+		})
+	}
+	b.q.recv.discard()
+	if n := b.d.tx.n; n != 1 || b.d.tx.frames[0].Owner.(*outFrame).half != &other.recv.half {
+		t.Errorf("%d frames are left, want that of the other queue pair", n)
+	}
+	if !b.q.recv.idle(0) || other.recv.idle(0) && other.recv.idle(1) {
+		t.Error("want the frames that were taken out back, and the other one out")
+	}
 }

@@ -115,17 +115,18 @@ func (d *Device) NewQP(c QPConfig) (*QP, error) {
 		return q
 	})
 	if made == nil {
-		q.send.item.Close()
-		q.recv.item.Close()
 		return nil, fmt.Errorf("make a queue pair, %d exist: %w", d.limits.QP, ErrNoMemory)
+	}
+	if d.circle != nil && q.send.circle == nil {
+		d.exclusively(d.share)
 	}
 	q.send.pool.grow(framesPerQP)
 	d.timers.reserve(d.qps.len())
 	c.PD.users.Add(1)
 	c.SendCQ.users.Add(1)
 	c.RecvCQ.users.Add(1)
-	c.SendCQ.serve(c.Executor)
-	c.RecvCQ.serve(c.Executor)
+	c.SendCQ.serve(c.Executor, &q.send.half)
+	c.RecvCQ.serve(c.Executor, &q.recv.half)
 	return q, nil
 }
 

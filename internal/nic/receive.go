@@ -18,7 +18,8 @@ type receiver struct {
 	item  work.Item
 	batch [inBatch]*frame.Frame
 	drops [inBatch]*frame.Frame
-	n     int // of drops
+	n     int  // of drops
+	full  bool // for the circle: there may be more to take
 
 	// The packets for one half are collected, and put into its inbox together.
 	half   *half
@@ -59,6 +60,12 @@ func (r *receiver) pass() int {
 		h, why := r.d.destination(f)
 		if h == nil {
 			r.drop(f, why)
+			continue
+		}
+		if h.circle != nil {
+			if !h.accept(f) {
+				r.drop(f, dropBacklog)
+			}
 			continue
 		}
 		if h != r.half {

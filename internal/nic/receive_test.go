@@ -68,7 +68,7 @@ func TestPacketsWaitForTheirState(t *testing.T) {
 // More packets than a half takes are dropped, and the rest are given back.
 func TestABacklogIsBounded(t *testing.T) {
 	b := newBench(t)
-	b.q.recv.item.Disable()
+	b.q.recv.disable()
 	frames := make([]*frame.Frame, backlog+100)
 	for i := range frames {
 		frames[i] = b.packet(roce.RCSendOnly, 4, nil)

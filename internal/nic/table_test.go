@@ -63,14 +63,13 @@ func TestTimersWakeAtTheLatestDeadline(t *testing.T) {
 	now := instant()
 	tm.schedule(h, now+1000)
 	tm.schedule(h, now+5000) // moves away, as with every acknowledgement
-	runs := h.item.Scheduled()
 	tm.expire(now + 2000)
-	if got := h.item.Scheduled(); got != runs {
+	if h.posted.Load() {
 		t.Error("got a wake before the deadline")
 	}
 	tm.expire(now + 5000)
-	if got := h.item.Scheduled(); got != runs+1 {
-		t.Errorf("got %d wakes at the deadline, want 1", got-runs)
+	if !h.posted.Load() {
+		t.Error("got no wake at the deadline")
 	}
 	if at := tm.next.Load(); at != 0 {
 		t.Errorf("got instant %d left, want none", at)
@@ -82,7 +81,7 @@ func TestTimersWakeAtTheLatestDeadline(t *testing.T) {
 func TestTimersKeepTheirOrder(t *testing.T) {
 	b := newBench(t)
 	var halves []*half
-	now := instant()
+	now := instant() + 1e12 // far away: driving acts upon what is due
 	for n := range 50 {
 		q := b.newQP(t)
 		halves = append(halves, &q.send.half)

@@ -24,11 +24,26 @@ type timers struct {
 	done bool
 }
 
-// schedule makes sure that h is woken at its deadline.
-func (t *timers) schedule(h *half, at qp.Instant) {
-	if h.deadline.Load() != int64(at) {
+// expects notes the deadline of the machine. With a circle, it is only touched
+// under the lock of that.
+func (h *half) expects(at qp.Instant) {
+	if h.circle != nil {
+		h.due = int64(at)
+	} else if h.deadline.Load() != int64(at) {
 		h.deadline.Store(int64(at))
 	}
+}
+
+func (h *half) expected() int64 {
+	if h.circle != nil {
+		return h.due
+	}
+	return h.deadline.Load()
+}
+
+// schedule makes sure that h is woken at its deadline.
+func (t *timers) schedule(h *half, at qp.Instant) {
+	h.expects(at)
 	if at == 0 {
 		return
 	}
@@ -75,7 +90,7 @@ func (t *timers) expire(now qp.Instant) {
 	defer t.mu.Unlock()
 	for len(t.heap) > 0 && t.heap[0].known.Load() <= int64(now) {
 		h := t.heap[0]
-		if at := h.deadline.Load(); at > int64(now) {
+		if at := h.expected(); at > int64(now) {
 			h.known.Store(at)
 			t.down(0)
 			continue
@@ -83,7 +98,7 @@ func (t *timers) expire(now qp.Instant) {
 		t.take(h)
 		// Looked at after the place in the heap is gone: a deadline that is
 		// set meanwhile may have relied on it.
-		if h.deadline.Load() != 0 {
+		if h.expected() != 0 {
 			h.wake()
 		}
 	}
@@ -99,7 +114,7 @@ func (t *timers) reserve(n int) {
 
 // remove forgets h, which goes away.
 func (t *timers) remove(h *half) {
-	h.deadline.Store(0)
+	h.alone(func() { h.expects(0) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.take(h)

@@ -220,6 +220,21 @@ func (s *Sender) FrameBack(f *frame.Frame) (wake bool) {
 	return n == w.awaited.Load()
 }
 
+// FrameBackHere is FrameBack for who may call the other methods too: it costs
+// no atomic write.
+func (s *Sender) FrameBackHere(f *frame.Frame) (wake bool) {
+	if f.Token == noRequest {
+		return false
+	}
+	w := s.q.at(uint32(f.Token))
+	w.out--
+	if w.awaited.Load() == 0 {
+		return false
+	}
+	w.awaited.Store(w.out) // of what may come back elsewhere, less is awaited now
+	return true
+}
+
 // idle reports whether no frame refers to the memory of w. If one does, the
 // last FrameBack will say so: it counts first and looks at what is awaited
 // then, and here it is the other way round, so that one of the two sees the

@@ -1,0 +1,206 @@
+package nic
+
+import (
+	"sync/atomic"
+
+	"github.com/gantry-rdma/gantry/work"
+)
+
+// A device that is driven by polling has no goroutine and, while it is driven,
+// nearly no atomic operation: its circle is locked once per poll, and under
+// that lock its halves are run from plain lists, its packets go from hand to
+// hand, and its completions into queues that the same lock protects. One atomic
+// write costs as much here as all the headers of a packet.
+//
+//	     post, timer, other goroutines        link
+//	                  | wake                   | pass
+//	                  v                        v
+//	posted (atomic) -> due -----+     fresh, those with packets
+//	                            v        v
+//	                            run of a half -> completion queue
+//	                                 |
+//	                                 v
+//	                      outgoing of the device -> link
+//
+// A round lets in what has arrived, runs the halves that got it and a few of
+// those that are due, and sends what they had to say. So few packets are under
+// way at a time, and are in the nearest cache yet when somebody reads them.
+
+// dueRuns is how many of the halves that are due a round runs.
+const dueRuns = 16
+
+// A halfList is a queue of halves that the driver of a circle is to run. A half
+// is in one list at a time.
+type halfList struct{ first, last *half }
+
+func (l *halfList) push(h *half) {
+	if h.listed {
+		return
+	}
+	h.listed = true
+	if l.first == nil {
+		l.first = h
+	} else {
+		l.last.nextListed = h
+	}
+	l.last = h
+}
+
+func (l *halfList) pop() *half {
+	h := l.first
+	if h != nil {
+		l.first, h.nextListed, h.listed = h.nextListed, nil, false
+	}
+	return h
+}
+
+// A halfStack takes halves from any goroutine; all are taken out at once.
+type halfStack struct{ top atomic.Pointer[half] }
+
+func (s *halfStack) push(h *half) {
+	for {
+		top := s.top.Load()
+		h.nextPosted = top
+		if s.top.CompareAndSwap(top, h) {
+			return
+		}
+	}
+}
+
+// take returns them in the order in which they came.
+func (s *halfStack) take() *half {
+	if s.top.Load() == nil {
+		return nil
+	}
+	var first *half
+	for h := s.top.Swap(nil); h != nil; {
+		older := h.nextPosted
+		h.nextPosted = first
+		first, h = h, older
+	}
+	return first
+}
+
+// enqueue lets h run with the next drive, from any goroutine. What was written
+// before is seen by that run.
+func (c *circle) enqueue(h *half) {
+	if h.posted.Swap(true) {
+		return // whoever takes it out has yet to look at what there is to do
+	}
+	c.posted.push(h)
+	c.call()
+}
+
+// call says that there is something to do: to whoever drives the executor, and
+// to those who sleep.
+func (c *circle) call() {
+	c.item.WakePublished()
+	c.alarm()
+}
+
+// gather moves what was woken to those that are due.
+func (c *circle) gather() {
+	for h := c.posted.take(); h != nil; {
+		next := h.nextPosted
+		h.nextPosted = nil
+		h.posted.Swap(false) // and sees all that was written before a wake
+		c.due.push(h)
+		h = next
+	}
+}
+
+// drive runs what there is to do, in up to n rounds, and reports whether there
+// was anything. It does nothing while somebody else drives.
+func (c *circle) drive(n, budget int) (did bool) {
+	if !c.mu.TryLock() {
+		return false
+	}
+	defer c.mu.Unlock()
+	return c.driveLocked(n, budget, nil)
+}
+
+// driveLocked is drive for who has the lock. It stops early when a completion
+// queue that is given has an entry.
+func (c *circle) driveLocked(n, budget int, until *CQ) (did bool) {
+	if budget <= 0 {
+		budget = work.Budget
+	}
+	c.look()
+	rest := true
+	for round := range n {
+		if rest = c.round(budget, round == 0); !rest {
+			break
+		}
+		if did = true; until != nil && until.tail != until.head {
+			break
+		}
+	}
+	for _, d := range *c.devices.Load() {
+		if d.tx.age() {
+			d.transmit()
+		}
+	}
+	if c.left.Load() != rest {
+		c.left.Store(rest)
+	}
+	// What is left is for others too: this driver may be the last to come.
+	if rest && c.sleepers.Load() != 0 {
+		c.alarm()
+	}
+	return did
+}
+
+// run lets the executor drive the circle, for those who drive the executor.
+func (c *circle) run(budget int) (more bool) {
+	c.drive(1, budget)
+	return c.left.Load()
+}
+
+// look takes note of the time, and of deadlines.
+func (c *circle) look() {
+	c.now = instant()
+	for _, d := range *c.devices.Load() {
+		d.timers.expire(c.now)
+	}
+}
+
+// round does a little of all there is to do, and reports whether there was
+// anything. Sockets are asked only by the first round of a drive, and by the
+// next when there may be more: that is a system call.
+func (c *circle) round(budget int, first bool) (did bool) {
+	c.gather()
+	devices := *c.devices.Load()
+	for _, d := range devices {
+		if d.linkFD >= 0 && !first && !d.rx.full {
+			continue
+		}
+		n := d.rx.pass()
+		d.rx.full = n == inBatch
+		did = did || n > 0
+	}
+	for h := c.fresh.pop(); h != nil; h = c.fresh.pop() {
+		did = true
+		c.exec(h, budget)
+	}
+	for range dueRuns {
+		h := c.due.pop()
+		if h == nil {
+			break
+		}
+		did = true
+		c.exec(h, budget)
+	}
+	for _, d := range devices {
+		if d.tx.n > 0 {
+			d.transmit()
+		}
+	}
+	return did
+}
+
+// exec runs a half once.
+func (c *circle) exec(h *half, budget int) {
+	if !h.stopped && h.run(budget) {
+		c.due.push(h)
+	}
+}
