@@ -53,7 +53,7 @@ type Device struct {
 	circle *circle      // with inline
 	shared bool         // exec is the shared work queue
 	burst  int          // packets of one run of a half
-	window int64        // packets that all queue pairs may have outstanding; 0: any number
+	paths  *paths       // nil: the link has no buffer that overflows
 
 	qps    table[QP]
 	lately recent // numbers of queue pairs that are gone
@@ -82,8 +82,8 @@ type Device struct {
 }
 
 // packetOverhead is what the kernel counts for a packet in a socket buffer beside
-// its bytes, which it counts twice. The peer's buffer is taken to be like ours:
-// what does not fit is lost, and has to be sent again.
+// its bytes, which it counts twice. The peer's buffer is taken to be like ours
+// until packets are lost: see path.
 const packetOverhead = 512
 
 // Open makes a device. Close gives it up.
@@ -108,7 +108,7 @@ func Open(c Config) (*Device, error) {
 		d.linkFD, d.burst = fd, burstOnWire
 	}
 	if n := d.stats().RecvBuffer; n > 0 {
-		d.window = int64(n / (2*c.Link.MTU() + packetOverhead))
+		d.paths = newPaths(int64(n / (2*c.Link.MTU() + packetOverhead)))
 	}
 	d.qps.init()
 	d.keys.regions.init()

@@ -11,7 +11,9 @@ import (
 // qp.Env of it.
 type sendHalf struct {
 	half
-	m qp.Sender
+	m      qp.Sender
+	path   *path // that its packets take; nil: nothing overflows there
+	onPath int64 // packets outstanding, as the path knows
 }
 
 // A recvHalf runs the responder of a queue pair, and is the qp.Env of it.
@@ -56,6 +58,9 @@ func (s *sendHalf) run(budget int) (more bool) {
 	}
 	s.giveBack()
 	more = s.m.Step(s.now, budget)
+	if s.path != nil {
+		s.learn()
+	}
 	s.d.timers.schedule(&s.half, s.m.Deadline())
 	return s.end() || more
 }
@@ -182,17 +187,33 @@ func (r *recvHalf) CompleteReceive(_ *qp.RecvWQE, e *qp.CQE) bool {
 	return r.complete(e)
 }
 
-// WindowCap is part of qp.Env: an equal share for each who waits for answers.
-func (h *half) WindowCap() int {
-	all := int64(h.pool.size())
-	if w := h.d.window; w > 0 {
-		all = min(all, w)
+// WindowCap is part of qp.Env; a receive half has no window.
+func (h *half) WindowCap() int { return 0 }
+
+// WindowCap is part of qp.Env: an equal share for each who waits for answers,
+// of the frames and of what the path carries.
+func (s *sendHalf) WindowCap() int {
+	halves := max(s.d.timers.size.Load(), 1)
+	n := max(int64(s.pool.size())/halves, leastWindow)
+	if s.path != nil {
+		n = min(n, s.path.share(halves, s.onPath))
 	}
-	return int(max(all/max(h.d.timers.size.Load(), 1), leastWindow))
+	return int(n)
 }
 
-// leastWindow is what a queue pair may always have out.
-const leastWindow = 4
+// learn tells the path what the machine has learned.
+func (s *sendHalf) learn() {
+	f := s.m.Feedback()
+	s.onPath = s.path.heed(&f, s.onPath, s.now, int64(s.pool.size()))
+}
+
+// takePath goes on with another path, or with none. Nobody runs the half.
+func (s *sendHalf) takePath(p *path) {
+	if s.path != nil {
+		s.path.heed(&qp.Feedback{}, s.onPath, 0, 0)
+	}
+	s.path, s.onPath = p, 0
+}
 
 var eventKinds = [...]EventKind{
 	qp.CommEstablished: EventCommEstablish, qp.SendQueueDrained: EventSQDrained, qp.LastWQEReached: EventLastWQE,

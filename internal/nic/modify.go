@@ -97,6 +97,7 @@ func (q *QP) ToRTS(c qp.SenderConfig) {
 	c.Transport, c.QPN, c.SignalAll = q.transport, q.num, q.signalAll
 	q.send.disable()
 	q.send.discard()
+	q.takePath(q.view.Load().peer)
 	q.send.m.Start(c)
 	q.send.enable()
 	v := *q.view.Load()
@@ -166,6 +167,7 @@ func (q *QP) Redirect(peer frame.Addr) {
 	peer.Port = roce.Port
 	q.changeDrained(func(m *qp.Sender) {
 		q.send.discard()
+		q.takePath(peer)
 		m.Redirected()
 		for {
 			old := q.view.Load()
@@ -176,6 +178,13 @@ func (q *QP) Redirect(peer frame.Addr) {
 			}
 		}
 	})
+}
+
+// takePath lets the send half share the path to an address.
+func (q *QP) takePath(peer frame.Addr) {
+	if ps := q.d.paths; ps != nil {
+		q.send.takePath(ps.to(peer))
+	}
 }
 
 // changeDrained touches the sender between two of its runs.
@@ -206,6 +215,7 @@ func (q *QP) destroy(limit qp.Instant) error {
 	q.state.Store(uint32(Reset))
 	q.shut()
 	q.send.retire()
+	q.send.takePath(nil)
 	q.recv.retire()
 	if err := q.d.await(q.exec, limit, q.quiet); err != nil {
 		return err

@@ -240,6 +240,7 @@ func (s *Sender) progress(r *response) compStep {
 	if r.seq == s.retry.probed && s.high > s.una {
 		// The probe closed a gap. What was sent behind it was dropped.
 		s.window.lost(s.una, s.high)
+		s.since.Lost = true
 		s.rewind()
 	}
 	s.retry.probed = none
@@ -250,6 +251,7 @@ func (s *Sender) progress(r *response) compStep {
 func (s *Sender) advanced(r *response) {
 	s.retry.refill(&s.cfg)
 	s.window.acked(int(s.una - r.was))
+	s.since.Acked += int(s.una - r.was)
 	s.pace.answered(s.una, s.now)
 	if s.pace.resume != 0 || s.una > s.at.seq {
 		s.pace.resume = 0

@@ -84,6 +84,7 @@ func (s *Sender) retryFromOldest() {
 	}
 	s.env.Count(CountRetry)
 	s.window.lost(s.una, s.high)
+	s.since.Lost = true
 	s.retry.going, s.retry.probed = true, none
 	s.rewind()
 	s.pace.restart(&s.cfg, s.now, true, s.waitsForRead())

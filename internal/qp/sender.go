@@ -68,6 +68,7 @@ type Sender struct {
 	pace   pace
 	fill   landing // where READ data goes
 	wait   Wait
+	since  Feedback // the last one
 
 	cqe CQE
 }
@@ -105,6 +106,24 @@ func (s *Sender) Waiting() Wait { return s.wait }
 
 // Window returns how many packets may be outstanding now.
 func (s *Sender) Window() int { return s.window.size() }
+
+// A Feedback is what a Sender has learned of its path.
+type Feedback struct {
+	Out   int     // packets outstanding
+	Acked int     // packets acknowledged since the last Feedback
+	Lost  bool    // packets were lost since then
+	Trip  Instant // the smoothed round trip; 0: not known
+}
+
+// Feedback returns what was learned since it was last called.
+func (s *Sender) Feedback() Feedback {
+	f := s.since
+	s.since = Feedback{}
+	if s.state != Failed && s.state != Stopped {
+		f.Out, f.Trip = int(s.at.seq-s.una), s.pace.trip
+	}
+	return f
+}
 
 // NextPSN returns the sequence number of the next new packet.
 func (s *Sender) NextPSN() roce.PSN { return psnOf(s.high) }

@@ -130,7 +130,7 @@ func TestTheWindowGrowsAndShrinks(t *testing.T) {
 		{"less than a round trip", func() { w.acked(69) }, 70},
 		{"all of it", func() { w.acked(1) }, 71},
 		{"a loss of the next flight", func() { w.lost(150, 200) }, 49},
-		{"a timeout", func() { w.timedOut() }, 8},
+		{"a timeout", func() { w.timedOut() }, 1},
 		{"growing fast up to half", func() { w.acked(100) }, 24},
 		{"a small cap", func() { w.cap = 3 }, 3},
 		{"no cap at all", func() { w.cap = 0 }, 1},

@@ -52,8 +52,9 @@ func (w *window) lost(una, high int64) {
 	w.now, w.credit = w.threshold, 0
 }
 
-// timedOut shrinks it to the least: nothing is known to be under way.
+// timedOut shrinks it to one: nothing is known to be under way, and when many
+// share a buffer that is full, more would only be lost again.
 func (w *window) timedOut() {
 	w.threshold = max(w.now/2, min(leastWindow, w.max))
-	w.now, w.credit = min(leastWindow, w.max), 0
+	w.now, w.credit = 1, 0
 }
