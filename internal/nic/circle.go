@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gantry-rdma/gantry/internal/frame"
 	"github.com/gantry-rdma/gantry/internal/notify"
 	"github.com/gantry-rdma/gantry/internal/qp"
 	"github.com/gantry-rdma/gantry/work"
@@ -26,9 +27,10 @@ type circle struct {
 	// Whoever drives holds mu. Under it are the fields below, the halves of the
 	// devices that the circle runs, and all their completion queues.
 	mu    sync.Mutex
-	now   qp.Instant // as the driver last saw it
-	fresh halfList   // have packets
-	due   halfList   // were woken
+	now   qp.Instant             // as the driver last saw it
+	done  [outBatch]*frame.Frame // of the half that runs
+	fresh halfList               // have packets
+	due   halfList               // were woken
 }
 
 // circles are those that there are.

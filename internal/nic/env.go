@@ -101,6 +101,7 @@ func (r *recvHalf) run(budget int) (more bool) {
 	if tx := &r.d.tx; r.circle != nil && r.ended == ended+1 && tx.n == queued+1 {
 		tx.keep(roce.RCAck)
 	}
+	r.rq.free()
 	waits := r.end()
 	return more || waits && !r.dry
 }
@@ -168,6 +169,9 @@ func (r *recvHalf) TakeReceive() *qp.RecvWQE { return r.rq.take() }
 // CompleteSend is part of qp.Env; a receive half has no sends.
 func (h *half) CompleteSend(e *qp.CQE) bool {
 	h.count(&h.d.tally.own[countSends], 1)
+	if h.by != nil && h.by.ended+1 == entryBatch {
+		h.sender.Free() // before the batch is shown
+	}
 	return h.complete(e)
 }
 
@@ -181,9 +185,12 @@ func (h *half) GiveUpReceive(*qp.RecvWQE) {}
 // CompleteReceive is part of qp.Env. The slot of the receive is free again,
 // even if its entry was lost.
 func (r *recvHalf) CompleteReceive(_ *qp.RecvWQE, e *qp.CQE) bool {
-	r.rq.done.Add(1)
+	r.rq.completed++
 	r.ended++
 	r.count(&r.d.tally.own[countReceives], 1)
+	if r.by != nil && r.by.ended+1 == entryBatch {
+		r.rq.free() // before the batch is shown
+	}
 	return r.complete(e)
 }
 

@@ -26,56 +26,56 @@ const (
 // It is run by its work item, or, where its executor is the inline one of the
 // device, by whoever drives the circle: see drive.go.
 //
-// Fields above the first blank line never change; those that are atomic or say
-// so are for anyone; the rest belongs to whoever runs the half.
+// Those that are atomic, or say so, are for anyone; the rest belongs to whoever
+// runs the half. What a circle touches comes first and lies together: with
+// thousands of queue pairs each line of memory that it needs is far away.
 type half struct {
 	d      *Device
 	q      *QP
 	pool   *pool
 	sender *qp.Sender // of a send half
 	circle *circle    // that runs the half, or nil: then it is the item
+	by     *batches   // what only an item needs
 	run    work.Run
+	cq     *CQ
 
+	listed     bool
+	stopped    bool // the circle is not to run it
+	dry        bool // this run asked for a frame and got none
+	epoch      uint8
+	posted     atomic.Bool   // for the circle: woken, and not gathered yet
+	commands   atomic.Uint32 // cmd bits
+	nextListed *half
+	nextPosted *half // of whoever woke it, and then of the circle
+
+	now     qp.Instant
+	done    *[outBatch]*frame.Frame // handled, to be given back at the end of the run
+	handled int
+	waiting int          // packets for the circle that were not given back
+	pending *frame.Frame // packets to be handled, oldest first
+	newest  *frame.Frame // of pending, for the circle
+
+	returned frameStack   // frames that came back
+	known    atomic.Int64 // of the heap of timers; written under its lock
+	due      int64        // deadline of the machine, if the circle runs the half
+	place    int          // in the heap, from 1; under its lock
+	out      outstanding
+
+	deadline atomic.Int64 // of the machine, if an item runs the half
 	item     work.Item
 	in       inbox // packets that arrived, for the item
-	commands atomic.Uint32
 	closed   atomic.Bool
-	returned frameStack // frames that came back
-
-	posted     atomic.Bool // for the circle: woken, and not gathered yet
-	nextPosted *half       // of whoever woke it, and then of the circle
-	listed     bool
-	nextListed *half
-	stopped    bool // the circle is not to run it
-
-	deadline atomic.Int64 // the machine's, if an item runs the half; see timers
-	due      int64        // the same, if the circle does
-	known    atomic.Int64 // of the heap; written under its lock
-	place    int          // in the heap, from 1; under its lock
 
 	starving   atomic.Bool
 	nextHungry *half // under the lock of the pool
 	cramped    bool  // waits for room in the link; under the lock of the device
 	nextRoom   *half
-
-	now     qp.Instant
-	epoch   uint8
-	out     outstanding
-	pending *frame.Frame // packets to be handled, oldest first
-	newest  *frame.Frame // of pending, for the circle
-	waiting int          // packets for the circle that were not given back
-	dry     bool         // this run asked for a frame and got none
-
-	done    [outBatch]*frame.Frame // handled, to be given back
-	handled int
-
-	cq *CQ
-	by *batches // what only an item needs
 }
 
 // batches are what a half that is run by an item collects before it takes a
 // lock.
 type batches struct {
+	done    [outBatch]*frame.Frame
 	free    *outFrame
 	kept    int // how many are free
 	tx      [outBatch]*frame.Frame
@@ -93,9 +93,11 @@ func (h *half) init(q *QP, x work.Executor, cq *CQ, run work.Run) {
 	}
 	if q.d.inline != nil && x == q.d.exec {
 		h.circle = q.d.circle
+		h.done = &h.circle.done
 		return
 	}
 	h.out.shared, h.by = true, new(batches)
+	h.done = &h.by.done
 	h.item.Init(x, run)
 }
 

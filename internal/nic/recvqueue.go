@@ -24,7 +24,9 @@ type recvQueue struct {
 	posted atomic.Uint32 // written under mu
 	_      [48]byte
 	taken  uint32
-	done   atomic.Uint32
+
+	completed uint32        // by the machine, and by done when free was called
+	done      atomic.Uint32 // what posters know of it
 }
 
 func (r *recvQueue) init(depth, sges int) {
@@ -54,11 +56,19 @@ func (r *recvQueue) take() *qp.RecvWQE {
 	return w
 }
 
+// free lets the slots of completed receives be posted again: before anybody
+// sees the completions.
+func (r *recvQueue) free() {
+	if r.done.Load() != r.completed {
+		r.done.Store(r.completed)
+	}
+}
+
 // reset forgets all receives. Nobody runs the half.
 func (r *recvQueue) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.posted.Store(0)
 	r.done.Store(0)
-	r.taken = 0
+	r.taken, r.completed = 0, 0
 }

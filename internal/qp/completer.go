@@ -285,7 +285,7 @@ func (s *Sender) reap() {
 	for s.head != limit {
 		w := s.q.at(s.head)
 		if !w.idle() {
-			return
+			break
 		}
 		status := w.status
 		if s.head == s.acked {
@@ -294,10 +294,10 @@ func (s *Sender) reap() {
 		}
 		s.finish(w, status)
 	}
+	s.Free()
 }
 
-// finish frees the slot of w, and then completes it: who sees the completion
-// can post the next request at once.
+// finish completes w, whose slot Free frees.
 func (s *Sender) finish(w *WQE, status Status) {
 	tell := status != StatusSuccess || w.Flags&Signaled != 0 || s.cfg.SignalAll
 	if tell {
@@ -310,7 +310,6 @@ func (s *Sender) finish(w *WQE, status Status) {
 	}
 	w.state = wqePosted
 	s.head++
-	s.q.head.Store(s.head)
 	if tell && !s.mute && !s.env.CompleteSend(&s.cqe) {
 		s.mute = true
 		if s.state != Failed {

@@ -12,7 +12,7 @@ type Instant int64
 // An Env is the device around a queue pair: all that the two machines of it ask
 // for. The Sender and the Responder call it only from within their own
 // methods, each on the goroutine of its own work item, so both may call it at
-// the same time. No method may call back into the machine.
+// the same time. No method may call back into the machine, but for Sender.Free.
 //
 // Pointers that are handed in are valid during the call only.
 type Env interface {
@@ -76,7 +76,8 @@ type Env interface {
 
 	// CompleteSend and CompleteReceive put an entry into the completion queue
 	// of that half. false: the queue is full, and the queue pair is lost. The
-	// receive w is the device's again, either way.
+	// receive w is the device's again, either way. Who sees the completion of a
+	// send may post the next one at once: before it is shown, call Sender.Free.
 	CompleteSend(e *CQE) bool
 	CompleteReceive(w *RecvWQE, e *CQE) bool
 

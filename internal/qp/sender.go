@@ -153,6 +153,14 @@ func (s *Sender) Step(now Instant, budget int) (more bool) {
 	return more
 }
 
+// Free frees the slots of the requests that are completed. Step and Receive do
+// so at their end; an Env that shows completions earlier calls it before.
+func (s *Sender) Free() {
+	if s.q.head.Load() != s.head {
+		s.q.head.Store(s.head)
+	}
+}
+
 // Drain lets no further request begin, and raises SendQueueDrained when those
 // that began are completed. Resume ends that.
 func (s *Sender) Drain() {

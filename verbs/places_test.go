@@ -8,6 +8,36 @@ import (
 	"github.com/gantry-rdma/gantry/work"
 )
 
+// Who sees a completion may use its place in the queue at once, however
+// completions are handed over.
+func TestAPlaceIsFreeWhenItsCompletionIsSeen(t *testing.T) {
+	everywhere(t, func(t *testing.T, da, db *Device) {
+		s := standard()
+		s.cap.MaxSendWR, s.cap.MaxRecvWR = 20, 20
+		r := newRig(t, da, db, s)
+		recv := []RecvWR{{SG: []SGE{r.b.mr.SGE(0, 8)}}}
+		send := []SendWR{{Opcode: WRSend, Flags: Signaled, SG: []SGE{r.a.mr.SGE(0, 8)}}}
+		for range 20 {
+			r.b.recv(recv...)
+			r.a.send(send...)
+		}
+		sent, done := 20, 0
+		var wc [1]WC
+		until(t, "all completions", func() bool {
+			if r.b.cq.Poll(wc[:]) == 1 {
+				r.b.recv(recv...) // fails the test when the queue is full
+			}
+			if r.a.scq.Poll(wc[:]) == 1 {
+				if done++; sent < 500 {
+					r.a.send(send...)
+					sent++
+				}
+			}
+			return done == 500
+		})
+	})
+}
+
 // BenchmarkSendEach is one message on each of many queue pairs per turn, from
 // post to both completions.
 func BenchmarkSendEach(b *testing.B) {
