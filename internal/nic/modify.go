@@ -76,7 +76,7 @@ func (q *QP) quiet() bool {
 // ToInit takes the queue pair from RESET to INIT, or keeps it there.
 func (q *QP) ToInit() { q.state.Store(uint32(Init)) }
 
-// ToRTR begins to take requests, from a peer's address.
+// ToRTR begins to take requests: from a peer's address, or, of UD, from anyone.
 func (q *QP) ToRTR(c qp.ResponderConfig, peer frame.Addr) {
 	c.Transport, c.QPN = q.transport, q.num
 	q.recv.disable()
@@ -89,7 +89,9 @@ func (q *QP) ToRTR(c qp.ResponderConfig, peer frame.Addr) {
 	q.recv.enable()
 	q.state.Store(uint32(RTR))
 	peer.Port = roce.Port
-	q.view.Store(&view{requests: true, pkey: Partition, peer: peer, local: q.d.link.Local()})
+	q.view.Store(&view{
+		requests: true, anyone: q.transport == roce.UD, pkey: Partition, peer: peer, local: q.d.link.Local(),
+	})
 }
 
 // ToRTS begins to send. The queue pair was ready to receive.
@@ -97,11 +99,13 @@ func (q *QP) ToRTS(c qp.SenderConfig) {
 	c.Transport, c.QPN, c.SignalAll = q.transport, q.num, q.signalAll
 	q.send.disable()
 	q.send.discard()
-	q.takePath(q.view.Load().peer)
+	if q.transport == roce.RC {
+		q.takePath(q.view.Load().peer)
+	}
 	q.send.m.Start(c)
 	q.send.enable()
 	v := *q.view.Load()
-	v.responses = true
+	v.responses = q.transport == roce.RC
 	q.goOn(RTR, RTS, &v)
 	q.send.wake()
 }
@@ -155,9 +159,16 @@ func (q *QP) SetMaxDestRdAtomic(n uint8) {
 	q.remembered = max(q.remembered, int(n))
 }
 
+// SetQKey changes the key that datagrams must name, and that the queue pair puts
+// where another one's is not known.
+func (q *QP) SetQKey(k uint32) {
+	q.change(func(m *qp.Responder) { m.SetQKey(k) })
+	q.changeSender(func(m *qp.Sender) { m.SetQKey(k) })
+}
+
 // SetSender changes what a drained send queue allows: see [qp.Sender.Change].
 func (q *QP) SetSender(c qp.SenderConfig) {
-	q.changeDrained(func(m *qp.Sender) { m.Change(c) })
+	q.changeSender(func(m *qp.Sender) { m.Change(c) })
 }
 
 // Redirect goes on with a peer that has another address. The send queue is
@@ -165,9 +176,11 @@ func (q *QP) SetSender(c qp.SenderConfig) {
 // more, whose answers came.
 func (q *QP) Redirect(peer frame.Addr) {
 	peer.Port = roce.Port
-	q.changeDrained(func(m *qp.Sender) {
+	q.changeSender(func(m *qp.Sender) {
 		q.send.discard()
-		q.takePath(peer)
+		if q.transport == roce.RC {
+			q.takePath(peer)
+		}
 		m.Redirected()
 		for {
 			old := q.view.Load()
@@ -187,8 +200,8 @@ func (q *QP) takePath(peer frame.Addr) {
 	}
 }
 
-// changeDrained touches the sender between two of its runs.
-func (q *QP) changeDrained(f func(*qp.Sender)) {
+// changeSender touches the sender between two of its runs.
+func (q *QP) changeSender(f func(*qp.Sender)) {
 	q.send.disable()
 	f(&q.send.m)
 	q.send.enable()

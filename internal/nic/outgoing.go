@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/roce"
 )
 
 // An outstanding counts, for a half, its frames that are out, and a run in
@@ -147,7 +148,9 @@ func (h *half) Emit(f *frame.Frame) {
 		h.by.queued++
 		return
 	}
-	f.Peer = h.q.view.Load().peer
+	if h.q.transport != roce.UD { // the machine has set it then
+		f.Peer = h.q.view.Load().peer
+	}
 	f.Owner.(*outFrame).epoch = h.epoch
 	h.out.add(h.epoch, 1)
 	h.d.tx.add(f, h.sender == nil)
@@ -159,8 +162,11 @@ func (h *half) flush() bool {
 	b := h.by
 	n := b.queued
 	peer := h.q.view.Load().peer
+	own := h.q.transport == roce.UD // the machine has set it
 	for i, f := range b.tx[:n] {
-		f.Peer = peer
+		if !own {
+			f.Peer = peer
+		}
 		if i >= b.counted {
 			f.Owner.(*outFrame).epoch = h.epoch
 		}

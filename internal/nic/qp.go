@@ -38,7 +38,8 @@ func (s State) String() string {
 type QPConfig struct {
 	Owner          any
 	PD             *PD
-	Transport      roce.Transport
+	Transport      roce.Transport // RC, UC or UD
+	Management     bool           // of UD: this is queue pair 1
 	SendCQ, RecvCQ *CQ
 	SendDepth      int // requests
 	RecvDepth      int
@@ -85,6 +86,7 @@ type QP struct {
 type view struct {
 	requests  bool // may come in
 	responses bool
+	anyone    bool // may send them: peer means nothing
 	pkey      uint16
 	peer      frame.Addr
 	local     frame.Addr
@@ -110,12 +112,8 @@ func (d *Device) NewQP(c QPConfig) (*QP, error) {
 	q.send.sender = &q.send.m
 	q.send.m.Init(&q.send, q.sq)
 	q.recv.m.Init(&q.recv, 0)
-	made := d.qps.add(d.limits.QP, d.usable, func(n uint32) *QP {
-		q.num = n
-		return q
-	})
-	if made == nil {
-		return nil, fmt.Errorf("make a queue pair, %d exist: %w", d.limits.QP, ErrNoMemory)
+	if err := d.number(q, c.Management); err != nil {
+		return nil, err
 	}
 	if d.circle != nil && q.send.circle == nil {
 		d.exclusively(d.share)
@@ -130,10 +128,32 @@ func (d *Device) NewQP(c QPConfig) (*QP, error) {
 	return q, nil
 }
 
+// management is the number of the queue pair for management.
+const management = 1
+
+// number puts q into the table.
+func (d *Device) number(q *QP, manages bool) error {
+	if manages {
+		if q.num = management; !d.qps.put(management, q) {
+			return fmt.Errorf("make queue pair 1, which exists: %w", ErrBusy)
+		}
+		return nil
+	}
+	made := d.qps.add(d.limits.QP, d.usable, func(n uint32) *QP {
+		q.num = n
+		return q
+	})
+	if made == nil {
+		return fmt.Errorf("make a queue pair, %d exist: %w", d.limits.QP, ErrNoMemory)
+	}
+	return nil
+}
+
 // usable reports whether a queue pair may get number n: 0 and 1 are for
-// management, the last is for multicast, and those used lately rest.
+// management, the last is for multicast, and those used lately rest. The place
+// of 1 in the table is kept free.
 func (d *Device) usable(n uint32) bool {
-	return n >= 16 && n != numbers-1 && !d.lately.has(n, instant())
+	return n >= 16 && n%leastSlots != management && n != groupQPN && !d.lately.has(n, instant())
 }
 
 func (d *Device) checkQP(c *QPConfig) error {
@@ -156,7 +176,8 @@ func (d *Device) checkQP(c *QPConfig) error {
 		return fmt.Errorf("protection domain of another device: %w", ErrInvalid)
 	case c.SendCQ == nil || c.RecvCQ == nil || c.SendCQ.d != d || c.RecvCQ.d != d:
 		return fmt.Errorf("completion queue of another device: %w", ErrInvalid)
-	case c.Transport != roce.RC:
+	case c.Transport != roce.RC && c.Transport != roce.UC && c.Transport != roce.UD,
+		c.Management && c.Transport != roce.UD:
 		return fmt.Errorf("transport service %v: %w", c.Transport, ErrUnsupported)
 	case d.closing.Load():
 		return fmt.Errorf("device: %w", ErrClosed)
@@ -195,7 +216,9 @@ func (q *QP) fail(other *half) {
 func (q *QP) shut() {
 	for {
 		old := q.view.Load()
-		if q.view.CompareAndSwap(old, &view{pkey: old.pkey, peer: old.peer, local: old.local}) {
+		v := *old
+		v.requests, v.responses = false, false
+		if q.view.CompareAndSwap(old, &v) {
 			return
 		}
 	}

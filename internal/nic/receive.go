@@ -149,7 +149,7 @@ func (d *Device) destination(f *frame.Frame) (*half, counter) {
 	switch {
 	case !open:
 		return nil, dropState
-	case f.Peer.IP != v.peer.IP || f.Local.IP != v.local.IP:
+	case f.Peer.IP != v.peer.IP && !v.anyone || f.Local.IP != v.local.IP:
 		return nil, dropAddress
 	case !samePartition(h.PKey(), v.pkey):
 		return nil, dropPKey

@@ -20,10 +20,13 @@ type table[T any] struct {
 	count int
 }
 
+// leastSlots is how many slots a table has at least: a power of two.
+const leastSlots = 64
+
 // init makes an empty table. It holds up to half as many things as it has
 // slots, and then doubles.
 func (t *table[T]) init() {
-	s := make([]atomic.Pointer[T], 64)
+	s := make([]atomic.Pointer[T], leastSlots)
 	t.taken = make([]uint32, len(s))
 	t.slots.Store(&s)
 }
@@ -57,6 +60,21 @@ func (t *table[T]) add(limit int, usable func(uint32) bool, create func(uint32) 
 			return v
 		}
 	}
+}
+
+// put stores v under number n, below leastSlots, whose place add is kept from by
+// its usable. It returns false when something is there.
+func (t *table[T]) put(n uint32, v *T) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := *t.slots.Load()
+	if s[n].Load() != nil {
+		return false
+	}
+	t.taken[n] = n
+	s[n].Store(v)
+	t.count++
+	return true
 }
 
 // grow doubles the table. Things keep apart: they differ in the bits that were
