@@ -2,7 +2,13 @@
 
 package notify
 
-import "time"
+import (
+	"runtime"
+	"time"
+)
 
 // Nap pauses the calling goroutine for about d.
 func Nap(d time.Duration) { time.Sleep(d) }
+
+// Yield lets another goroutine run.
+func Yield() { runtime.Gosched() }

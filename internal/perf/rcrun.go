@@ -230,6 +230,10 @@ func (r *rcRun) rest(idle int) error {
 const (
 	spinTurns = 256
 	spinNap   = 20 * time.Microsecond
+	// A poller that does all the work itself yields its CPU: where there are
+	// not enough of them, the other end waits for this one, and the kernel
+	// lets who spins run for milliseconds.
+	yieldTurns = 96
 )
 
 // help does some of the device's work, where a poller is to.
@@ -242,6 +246,8 @@ func (e *rcEnd) spin(idle int) {
 	case e.test.Executor == "inline":
 		if idle%spinTurns == 0 {
 			runtime.Gosched() // to whoever reads the exchange
+		} else if idle%yieldTurns == 0 {
+			notify.Yield()
 		}
 	case idle > spinTurns:
 		notify.Nap(spinNap)
