@@ -7,6 +7,7 @@ type pace struct {
 	timeout Instant // when the oldest outstanding packet is taken as lost
 	probe   Instant // when an answer is asked for
 	doubled uint8   // how often the wait for a probe was doubled
+	spared  bool    // the wait was prolonged because its end was noticed late
 
 	timed   int64   // the packet whose answer is timed
 	timedAt Instant // when it was sent
@@ -26,6 +27,31 @@ func (s *Sender) Deadline() Instant {
 	return p.probe
 }
 
+// lateness is how late the end of a wait may be noticed. If it is later, a probe
+// waits as long again, and a timeout for a respite: a goroutine that reads a
+// socket may run that much later than others, where all processors are busy.
+const (
+	lateness Instant = 1_000_000
+	respite  Instant = 10_000_000
+)
+
+// spare prolongs, once, a wait whose end is noticed late: whoever was kept from
+// looking at the clock was kept from looking at what arrived, too, and the
+// answer may be there already.
+func (p *pace) spare(end, now Instant) bool {
+	if p.spared || now-end <= lateness {
+		return false
+	}
+	p.spared = true
+	if p.timeout != 0 {
+		p.timeout = max(p.timeout, now+respite)
+	}
+	if p.probe != 0 {
+		p.probe = max(p.probe, now+lateness)
+	}
+	return true
+}
+
 // idle reports whether no answer is waited for.
 func (p *pace) idle() bool { return p.timeout == 0 && p.probe == 0 }
 
@@ -41,7 +67,7 @@ func (p *pace) start(c *SenderConfig, now Instant) {
 // restart waits anew: something came, or all is being sent again. With nothing
 // outstanding it stops the timers.
 func (p *pace) restart(c *SenderConfig, now Instant, outstanding, read bool) {
-	p.timeout, p.probe = 0, 0
+	p.timeout, p.probe, p.spared = 0, 0, false
 	if !outstanding || p.resume != 0 {
 		return
 	}

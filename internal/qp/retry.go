@@ -151,10 +151,13 @@ func (s *Sender) expire() {
 			p.restart(&s.cfg, s.now, true, s.waitsForRead())
 		}
 	case p.timeout != 0 && s.now >= p.timeout:
+		if p.spare(p.timeout, s.now) {
+			return
+		}
 		s.env.Count(CountTimeout)
 		s.window.timedOut()
 		s.retryFromOldest()
-	case p.probe != 0 && s.now >= p.probe:
+	case p.probe != 0 && s.now >= p.probe && !p.spare(p.probe, s.now):
 		s.probe()
 	}
 }
