@@ -54,7 +54,7 @@ type QPAttr struct {
 	Access          Access        // what the peer may do: the remote rights
 	PKeyIndex       int           // always 0
 	Port            int           // always 1
-	QKey            uint32        // of UD alone
+	QKey            uint32        // UD: what datagrams must name. Queue pair 1 has its own, whatever this says
 	AV              AddressVector // where the peer is
 	PathMTU         roce.MTU      // not above the active MTU of the port
 	Timeout         uint8         // local ACK timeout: 4.096 us << Timeout; 0: wait for ever
@@ -81,7 +81,11 @@ type transition struct {
 // anyState stands for all states: everything may go to RESET and to ERR.
 const anyState QPState = 255
 
-var rcTransitions = [...]transition{
+// transitions are those of each type. They are what the kernel's RDMA core asks
+// for, which holds for every driver.
+var transitions = map[QPType][]transition{RC: rcTransitions, UC: ucTransitions, UD: udTransitions, GSI: gsiTransitions}
+
+var rcTransitions = []transition{
 	{StateReset, StateInit, AttrPKeyIndex | AttrPort | AttrAccess, 0},
 	{StateInit, StateInit, 0, AttrPKeyIndex | AttrPort | AttrAccess},
 	{StateInit, StateRTR, AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN | AttrMaxDestRdAtomic | AttrMinRNRTimer,
@@ -97,13 +101,47 @@ var rcTransitions = [...]transition{
 	{anyState, StateErr, 0, 0},
 }
 
+var ucTransitions = []transition{
+	{StateReset, StateInit, AttrPKeyIndex | AttrPort | AttrAccess, 0},
+	{StateInit, StateInit, 0, AttrPKeyIndex | AttrPort | AttrAccess},
+	{StateInit, StateRTR, AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN, AttrAltPath | AttrAccess | AttrPKeyIndex},
+	{StateRTR, StateRTS, AttrSQPSN, AttrCurState | AttrAltPath | AttrAccess | AttrPathMigState},
+	{StateRTS, StateRTS, 0, AttrCurState | AttrAccess | AttrAltPath | AttrPathMigState},
+	{StateRTS, StateSQD, 0, AttrSQDNotify},
+	{StateSQD, StateRTS, 0, AttrCurState | AttrAltPath | AttrAccess | AttrPathMigState},
+	{StateSQD, StateSQD, 0, AttrAV | AttrAltPath | AttrAccess | AttrPKeyIndex | AttrPathMigState},
+	{anyState, StateReset, 0, 0},
+	{anyState, StateErr, 0, 0},
+}
+
+var udTransitions = []transition{
+	{StateReset, StateInit, AttrPKeyIndex | AttrPort | AttrQKey, 0},
+	{StateInit, StateInit, 0, AttrPKeyIndex | AttrPort | AttrQKey},
+	{StateInit, StateRTR, 0, AttrPKeyIndex | AttrQKey},
+	{StateRTR, StateRTS, AttrSQPSN, AttrCurState | AttrQKey},
+	{StateRTS, StateRTS, 0, AttrCurState | AttrQKey},
+	{StateRTS, StateSQD, 0, AttrSQDNotify},
+	{StateSQD, StateRTS, 0, AttrCurState | AttrQKey},
+	{StateSQD, StateSQD, 0, AttrPKeyIndex | AttrQKey},
+	{anyState, StateReset, 0, 0},
+	{anyState, StateErr, 0, 0},
+}
+
+// gsiTransitions are those of UD, without the port: queue pair 1 is of one.
+var gsiTransitions = func() (all []transition) {
+	for _, t := range udTransitions {
+		all = append(all, transition{t.from, t.to, t.must &^ AttrPort, t.may &^ AttrPort})
+	}
+	return all
+}()
+
 // unsupported are attributes that no Modify takes, because there is one port
 // and one path.
-const unsupported = AttrAltPath | AttrPathMigState | AttrCap | AttrQKey
+const unsupported = AttrAltPath | AttrPathMigState | AttrCap
 
-// allowed checks a change against the table.
-func allowed(from, to QPState, mask AttrMask) error {
-	for _, t := range rcTransitions {
+// allowed checks a change of a queue pair of some type against its table.
+func allowed(of QPType, from, to QPState, mask AttrMask) error {
+	for _, t := range transitions[of] {
 		if t.to != to || t.from != from && t.from != anyState {
 			continue
 		}
@@ -119,9 +157,20 @@ func allowed(from, to QPState, mask AttrMask) error {
 	return invalid("modify from %v to %v", from, to)
 }
 
-// The masks that a program needs to connect an RC queue pair.
+// The masks that a program needs to connect a queue pair: those without a type
+// are for RC.
 const (
 	MaskInit = AttrState | AttrPKeyIndex | AttrPort | AttrAccess
 	MaskRTR  = AttrState | AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN | AttrMaxDestRdAtomic | AttrMinRNRTimer
 	MaskRTS  = AttrState | AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrSQPSN | AttrMaxQPRdAtomic
+
+	MaskInitUC = MaskInit
+	MaskRTRUC  = AttrState | AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN
+	MaskRTSUC  = AttrState | AttrSQPSN
+
+	MaskInitUD = AttrState | AttrPKeyIndex | AttrPort | AttrQKey
+	MaskRTRUD  = AttrState
+	MaskRTSUD  = AttrState | AttrSQPSN
+
+	MaskInitGSI = AttrState | AttrPKeyIndex | AttrQKey // then as UD
 )

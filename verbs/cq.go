@@ -162,6 +162,9 @@ func (w *WC) set(e *qp.CQE) {
 	if e.WithImm {
 		flags |= WCWithImm
 	}
+	if e.WithGRH {
+		flags |= WCGRH
+	}
 	if e.WithInv {
 		flags |= WCWithInv
 	}

@@ -3,6 +3,7 @@ package verbs
 import (
 	"github.com/gantry-rdma/gantry/internal/frame"
 	"github.com/gantry-rdma/gantry/internal/qp"
+	"github.com/gantry-rdma/gantry/roce"
 )
 
 // Modify changes a queue pair. The mask says which attributes are set; which
@@ -23,7 +24,7 @@ func (q *QP) Modify(a QPAttr, mask AttrMask) error {
 	if mask&AttrCurState != 0 && a.CurState != from {
 		return invalid("queue pair is in %v, not in %v", from, a.CurState)
 	}
-	if err := allowed(from, to, mask); err != nil {
+	if err := allowed(q.typ, from, to, mask); err != nil {
 		return err
 	}
 	if draining && to != StateErr && to != StateReset {
@@ -80,6 +81,7 @@ func (q *QP) keep(a *QPAttr, mask AttrMask) {
 		AttrAccess:          func() { k.Access = a.Access },
 		AttrPKeyIndex:       func() { k.PKeyIndex = a.PKeyIndex },
 		AttrPort:            func() { k.Port = a.Port },
+		AttrQKey:            func() { k.QKey = a.QKey },
 		AttrAV:              func() { k.AV = a.AV },
 		AttrPathMTU:         func() { k.PathMTU = a.PathMTU },
 		AttrTimeout:         func() { k.Timeout = a.Timeout },
@@ -140,6 +142,9 @@ func (q *QP) adjust(from QPState, mask AttrMask) {
 	if mask&AttrAccess != 0 {
 		q.n.SetAccess(qp.Access(a.Access))
 	}
+	if mask&AttrQKey != 0 {
+		q.n.SetQKey(a.QKey)
+	}
 	if mask&AttrMinRNRTimer != 0 {
 		q.n.SetMinRNRTimer(a.MinRNRTimer)
 	}
@@ -160,9 +165,17 @@ func (q *QP) adjust(from QPState, mask AttrMask) {
 func (q *QP) responder() qp.ResponderConfig {
 	a := &q.attr
 	return qp.ResponderConfig{
-		DestQPN: a.DestQPN, MTU: a.PathMTU, PSN: a.RQPSN, MaxDestRdAtomic: a.MaxDestRdAtomic,
-		MinRNRTimer: a.MinRNRTimer, Access: qp.Access(a.Access),
+		DestQPN: a.DestQPN, MTU: q.mtu(), PSN: a.RQPSN, MaxDestRdAtomic: a.MaxDestRdAtomic,
+		MinRNRTimer: a.MinRNRTimer, Access: qp.Access(a.Access), QKey: a.QKey,
 	}
+}
+
+// mtu returns the MTU of the path. Datagrams go anywhere: theirs is the port's.
+func (q *QP) mtu() roce.MTU {
+	if q.datagrams() {
+		return q.pd.d.Port().ActiveMTU
+	}
+	return q.attr.PathMTU
 }
 
 func (q *QP) sender() qp.SenderConfig {
@@ -172,7 +185,7 @@ func (q *QP) sender() qp.SenderConfig {
 		probe = 0 // to wait for ever is to ask nobody
 	}
 	return qp.SenderConfig{
-		DestQPN: a.DestQPN, MTU: a.PathMTU, PSN: a.SQPSN, Timeout: a.Timeout, RetryCount: a.RetryCnt,
+		DestQPN: a.DestQPN, MTU: q.mtu(), PSN: a.SQPSN, QKey: a.QKey, Timeout: a.Timeout, RetryCount: a.RetryCnt,
 		RNRRetry: a.RNRRetry, MaxRdAtomic: a.MaxQPRdAtomic, Probe: probe,
 	}
 }

@@ -12,12 +12,13 @@ type QPType uint8
 
 // The transport services.
 const (
-	RC QPType = 2 // reliable connection
-	UC QPType = 3 // unreliable connection: not supported yet
-	UD QPType = 4 // unreliable datagram: not supported yet
+	GSI QPType = 1 // queue pair 1, for management: UD with a Q_Key of its own
+	RC  QPType = 2 // reliable connection
+	UC  QPType = 3 // unreliable connection: what is lost is lost
+	UD  QPType = 4 // unreliable datagram: each packet goes where its address handle says
 )
 
-var transports = map[QPType]roce.Transport{RC: roce.RC, UC: roce.UC, UD: roce.UD}
+var transports = map[QPType]roce.Transport{GSI: roce.UD, RC: roce.RC, UC: roce.UC, UD: roce.UD}
 
 // A QPState is where a queue pair is in its life. The numbers are those of
 // libibverbs.
@@ -45,7 +46,7 @@ type QPCap struct {
 
 // QPInit says how a queue pair is made.
 type QPInit struct {
-	Type     QPType        // only RC
+	Type     QPType        // its transport service
 	SendCQ   *CQ           // where sends complete
 	RecvCQ   *CQ           // where receives complete; may be the same
 	Cap      QPCap         // its sizes; Query returns them unchanged
@@ -66,7 +67,8 @@ type QP struct {
 	recvSGEs int
 }
 
-// CreateQP makes a queue pair in state RESET.
+// CreateQP makes a queue pair in state RESET. EBUSY: there is a queue pair 1
+// already.
 func (p *PD) CreateQP(c QPInit) (*QP, error) {
 	t, ok := transports[c.Type]
 	if !ok {
@@ -77,7 +79,7 @@ func (p *PD) CreateQP(c QPInit) (*QP, error) {
 	}
 	q := &QP{pd: p, typ: c.Type, init: c, inline: c.Cap.MaxInline, sendSGEs: c.Cap.MaxSendSGE, recvSGEs: c.Cap.MaxRecvSGE}
 	n, err := p.d.n.NewQP(nic.QPConfig{
-		Owner: q, PD: p.n, Transport: t, SendCQ: c.SendCQ.n, RecvCQ: c.RecvCQ.n,
+		Owner: q, PD: p.n, Transport: t, Management: c.Type == GSI, SendCQ: c.SendCQ.n, RecvCQ: c.RecvCQ.n,
 		SendDepth: c.Cap.MaxSendWR, RecvDepth: c.Cap.MaxRecvWR,
 		SendSGE: c.Cap.MaxSendSGE, RecvSGE: c.Cap.MaxRecvSGE, Inline: c.Cap.MaxInline,
 		SignalAll: c.SQSigAll, Executor: c.Executor,
@@ -91,6 +93,9 @@ func (p *PD) CreateQP(c QPInit) (*QP, error) {
 
 // Num returns the number of the queue pair, 24 bits.
 func (q *QP) Num() uint32 { return q.n.Num() }
+
+// datagrams reports whether each request says where it goes.
+func (q *QP) datagrams() bool { return q.typ == UD || q.typ == GSI }
 
 // User returns what CreateQP was given.
 func (q *QP) User() any { return q.init.User }

@@ -94,6 +94,7 @@ type WCFlags uint8
 
 // The flags of completions.
 const (
+	WCGRH     WCFlags = 1 << 0 // the receive begins with 40 bytes of GRH: see [roce.GRH]
 	WCWithImm WCFlags = 1 << 1 // Imm is immediate data
 	WCWithInv WCFlags = 1 << 3 // Imm is the key that was invalidated
 )
