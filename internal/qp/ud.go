@@ -29,7 +29,6 @@ func (r *Responder) receiveUD(f *frame.Frame) {
 	case uint64(roce.GRHLen+f.Len) > r.room:
 		r.env.Count(CountDropTooLong)
 	default:
-		r.place = place{} // in a receive that was in use
 		r.takeDatagram()
 	}
 	p.f = nil

@@ -169,6 +169,34 @@ func TestOverlappingPayloadsKeepTheOrderOfArrival(t *testing.T) {
 	}
 }
 
+// A hastyEnv gives a frame back while the Sender looks how many may be out.
+type hastyEnv struct {
+	*host
+	calls int
+}
+
+func (e *hastyEnv) WindowCap() int {
+	if e.calls++; e.calls == 2 {
+		e.takeOut()[0].Back()
+	}
+	return 1
+}
+
+// TestAFrameThatComesBackMeanwhileIsNotAwaited: it comes back after the Sender
+// counted, and before it says that it waits. Nobody else would wake it.
+func TestAFrameThatComesBackMeanwhileIsNotAwaited(t *testing.T) {
+	e := &hastyEnv{host: newHost(t, "A", 4)}
+	e.register(make([]byte, 8192), 0)
+	e.s.Init(e, e.q)
+	e.s.Start(SenderConfig{Transport: roce.UC, MTU: roce.MTU256})
+	woken := false
+	e.onBack = func(wake bool) { woken = woken || wake }
+	e.post(write(1, 600))
+	if more := e.s.Step(1, 8); e.calls != 2 || !more && !woken {
+		t.Errorf("after %d looks: more %v, woken %v", e.calls, more, woken)
+	}
+}
+
 // A slowLink gives frames back on another goroutine, and wakes the Sender as a
 // device does.
 type slowLink struct {
