@@ -47,12 +47,12 @@ func newPaths(guess int64) *paths {
 }
 
 // to returns the path to an address.
-func (ps *paths) to(a frame.Addr) *path {
+func (p *paths) to(a frame.Addr) *path {
 	h := uint32(2166136261) // FNV-1a
 	for _, b := range a.IP {
 		h = (h ^ uint32(b)) * 16777619
 	}
-	return &ps[(h>>16^h)%uint32(len(ps))]
+	return &p[(h>>16^h)%uint32(len(p))]
 }
 
 // share returns how many packets one of that many send halves may have

@@ -233,25 +233,8 @@ func (g *stage) do(verb string, a args) {
 		g.deaf[n] = verb == "stop"
 	case "forge":
 		g.forge(n, a)
-	case "fail":
-		h.s.Fail()
-		h.r.Fail()
-	case "drain":
-		h.s.Drain()
-	case "resume":
-		h.s.Resume()
-	case "change": // what follows is as for set
-		g.set(n, a)
-		h.s.Change(*g.send[n])
-		h.r.SetMaxDestRdAtomic(g.recv[n].MaxDestRdAtomic)
-	case "redirect":
-		h.s.Redirected()
-	case "reset":
-		h.s.Reset()
-		h.r.Reset()
-	case "start":
-		h.s.Start(*g.send[n])
-		h.r.Start(*g.recv[n])
+	case "fail", "drain", "resume", "change", "redirect", "reset", "start":
+		g.modify(verb, n, h, a)
 	case "invalidate":
 		h.regions[a.num("key", 1)-1].gone = true
 	case "word":
@@ -278,6 +261,31 @@ func (g *stage) do(verb string, a args) {
 		g.run()
 	default:
 		g.inspect(verb, n, h, a)
+	}
+}
+
+// modify carries out the lines that change the state of a host.
+func (g *stage) modify(verb, n string, h *host, a args) {
+	switch verb {
+	case "fail":
+		h.s.Fail()
+		h.r.Fail()
+	case "drain":
+		h.s.Drain()
+	case "resume":
+		h.s.Resume()
+	case "change": // what follows is as for set
+		g.set(n, a)
+		h.s.Change(*g.send[n])
+		h.r.SetMaxDestRdAtomic(g.recv[n].MaxDestRdAtomic)
+	case "redirect":
+		h.s.Redirected()
+	case "reset":
+		h.s.Reset()
+		h.r.Reset()
+	case "start":
+		h.s.Start(*g.send[n])
+		h.r.Start(*g.recv[n])
 	}
 }
 
