@@ -34,7 +34,8 @@ func (d *Device) AllocPD() *PD { return &PD{d: d, n: d.n.NewPD()} }
 // Device returns the device of the domain.
 func (p *PD) Device() *Device { return p.d }
 
-// Dealloc gives the domain up. EBUSY: it has memory regions or queue pairs.
+// Dealloc gives the domain up. EBUSY: it has memory regions, queue
+// pairs or address handles.
 func (p *PD) Dealloc() error { return numbered(p.n.Free()) }
 
 // An MR is a registered memory region.

@@ -62,6 +62,7 @@ type QP struct {
 	typ      QPType
 	init     QPInit
 	attr     QPAttr // what Modify was told; under the lock of n
+	lacks    uint32 // operations: see lacking
 	inline   int
 	sendSGEs int
 	recvSGEs int
@@ -77,7 +78,7 @@ func (p *PD) CreateQP(c QPInit) (*QP, error) {
 	if c.SendCQ == nil || c.RecvCQ == nil {
 		return nil, invalid("queue pair without completion queues")
 	}
-	q := &QP{pd: p, typ: c.Type, init: c, inline: c.Cap.MaxInline, sendSGEs: c.Cap.MaxSendSGE, recvSGEs: c.Cap.MaxRecvSGE}
+	q := &QP{pd: p, typ: c.Type, init: c, lacks: lacking[c.Type], inline: c.Cap.MaxInline, sendSGEs: c.Cap.MaxSendSGE, recvSGEs: c.Cap.MaxRecvSGE}
 	n, err := p.d.n.NewQP(nic.QPConfig{
 		Owner: q, PD: p.n, Transport: t, Management: c.Type == GSI, SendCQ: c.SendCQ.n, RecvCQ: c.RecvCQ.n,
 		SendDepth: c.Cap.MaxSendWR, RecvDepth: c.Cap.MaxRecvWR,

@@ -23,6 +23,7 @@ type end struct {
 	qp   *QP
 	mem  []byte
 	mr   *MR
+	ah   *AH // of datagrams: to the other end
 	seen map[*CQ][]WC
 }
 
@@ -47,6 +48,16 @@ type settings struct {
 	psn      roce.PSN
 	executor work.Executor // of the queue pairs
 	sigAll   bool
+	typ      QPType // zero: RC
+	qkey     uint32
+}
+
+// service returns the type of the queue pairs.
+func (s *settings) service() QPType {
+	if s.typ == 0 {
+		return RC
+	}
+	return s.typ
 }
 
 func standard() settings {
@@ -80,7 +91,7 @@ func newEnd(t testing.TB, d *Device, s settings) *end {
 func (e *end) newQP(s settings) *QP {
 	e.t.Helper()
 	return must(e.pd.CreateQP(QPInit{
-		Type: RC, SendCQ: e.scq, RecvCQ: e.cq, Cap: s.cap, Executor: s.executor, SQSigAll: s.sigAll,
+		Type: s.service(), SendCQ: e.scq, RecvCQ: e.cq, Cap: s.cap, Executor: s.executor, SQSigAll: s.sigAll,
 	}))(e.t)
 }
 
@@ -97,7 +108,8 @@ func connect(t testing.TB, s settings, da, db *Device, a, b *QP) {
 
 func toInit(t testing.TB, q *QP, s settings) {
 	t.Helper()
-	if err := q.Modify(QPAttr{State: StateInit, Port: 1, Access: s.access}, MaskInit); err != nil {
+	mask := map[QPType]AttrMask{RC: MaskInit, UC: MaskInitUC, UD: MaskInitUD, GSI: MaskInitGSI}[s.service()]
+	if err := q.Modify(QPAttr{State: StateInit, Port: 1, Access: s.access, QKey: s.qkey}, mask); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -107,7 +119,7 @@ func toRTR(t testing.TB, s settings, q *QP, peer *Device, qpn uint32) {
 	err := q.Modify(QPAttr{
 		State: StateRTR, AV: AVTo(peer.Addr()), PathMTU: s.mtu, DestQPN: qpn, RQPSN: s.psn,
 		MaxDestRdAtomic: s.rdAtomic, MinRNRTimer: s.rnrTimer,
-	}, MaskRTR)
+	}, map[QPType]AttrMask{RC: MaskRTR, UC: MaskRTRUC, UD: MaskRTRUD, GSI: MaskRTRUD}[s.service()])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +130,7 @@ func toRTS(t testing.TB, s settings, q *QP) {
 	err := q.Modify(QPAttr{
 		State: StateRTS, Timeout: s.timeout, RetryCnt: s.retry, RNRRetry: s.rnrRetry, SQPSN: s.psn,
 		MaxQPRdAtomic: s.rdAtomic,
-	}, MaskRTS)
+	}, map[QPType]AttrMask{RC: MaskRTS, UC: MaskRTSUC, UD: MaskRTSUD, GSI: MaskRTSUD}[s.service()])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,6 +141,10 @@ func newRig(t testing.TB, da, db *Device, s settings) *rig {
 	t.Helper()
 	r := &rig{t: t, a: newEnd(t, da, s), b: newEnd(t, db, s)}
 	connect(t, s, da, db, r.a.qp, r.b.qp)
+	if s.typ == UD || s.typ == GSI {
+		r.a.ah = must(r.a.pd.CreateAH(AHTo(db.Addr())))(t)
+		r.b.ah = must(r.b.pd.CreateAH(AHTo(da.Addr())))(t)
+	}
 	return r
 }
 

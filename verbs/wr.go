@@ -44,6 +44,21 @@ var operations = [...]operation{
 	WRSendWithInv:       {"SEND_WITH_INV", qp.OpSendInv, true, true, false},
 }
 
+// opcodes are the operations, one bit for each.
+func opcodes(all ...Opcode) (set uint32) {
+	for _, o := range all {
+		set |= 1 << o
+	}
+	return set
+}
+
+// lacking are the operations that a type of queue pair does not have.
+var lacking = map[QPType]uint32{
+	UC:  ^opcodes(WRSend, WRSendWithImm, WRRDMAWrite, WRRDMAWriteWithImm, WRLocalInv),
+	UD:  ^opcodes(WRSend, WRSendWithImm),
+	GSI: ^opcodes(WRSend, WRSendWithImm),
+}
+
 // String returns the name that libibverbs has, without its prefix.
 func (o Opcode) String() string {
 	if int(o) < len(operations) && operations[o].known {
@@ -98,6 +113,13 @@ type SendWR struct {
 	// is set, EINVAL: addresses cannot be read without their keys.
 	Data []byte
 
+	// Of datagrams alone, all three. RemoteQPN is the queue pair there, or
+	// 0xffffff for a multicast group. A RemoteQKey with its top bit stands for
+	// the Q_Key of the queue pair that sends.
+	AH         *AH
+	RemoteQPN  uint32
+	RemoteQKey uint32
+
 	Imm        uint32 // immediate data, or the key to invalidate
 	RemoteAddr uint64 // WRITE, READ, atomics
 	RKey       uint32 // of the remote memory
@@ -149,7 +171,10 @@ func (q *QP) put(sq *qp.SendQueue, wr *SendWR) Errno {
 		return EINVAL
 	}
 	o := &operations[wr.Opcode]
-	if !o.known || len(wr.SG) > q.sendSGEs {
+	if !o.known || len(wr.SG) > q.sendSGEs || q.lacks>>wr.Opcode&1 != 0 {
+		return EINVAL
+	}
+	if q.datagrams() && (wr.AH == nil || wr.AH.pd != q.pd || wr.AH.dead.Load() || wr.RemoteQPN > 1<<24-1) {
 		return EINVAL
 	}
 	inline := wr.Flags&Inline != 0
@@ -164,6 +189,9 @@ func (q *QP) put(sq *qp.SendQueue, wr *SendWR) Errno {
 	w.Imm, w.RemoteAddr, w.RKey, w.Compare, w.SwapAdd = wr.Imm, wr.RemoteAddr, wr.RKey, wr.Compare, wr.Swap
 	if o.op == qp.OpFetchAdd {
 		w.SwapAdd = wr.Add
+	}
+	if q.datagrams() {
+		w.Peer, w.DestQPN, w.QKey = wr.AH.to, wr.RemoteQPN, wr.RemoteQKey
 	}
 	w.Data, w.SG = w.Data[:0], w.SG[:0]
 	if inline {

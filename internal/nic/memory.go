@@ -22,7 +22,7 @@ var (
 // A PD is a protection domain: queue pairs reach only memory of their own.
 type PD struct {
 	d     *Device
-	users atomic.Int32 // regions and queue pairs
+	users atomic.Int32 // whatever Free has to wait for
 }
 
 // NewPD returns a protection domain.
@@ -31,7 +31,14 @@ func (d *Device) NewPD() *PD {
 	return &PD{d: d}
 }
 
-// Free gives the domain up. It is busy while it has regions or queue pairs.
+// Hold keeps the domain busy until Release, for what only its owner knows of.
+func (p *PD) Hold() { p.users.Add(1) }
+
+// Release ends Hold.
+func (p *PD) Release() { p.users.Add(-1) }
+
+// Free gives the domain up. It is busy while it has regions or queue pairs, or
+// is held.
 func (p *PD) Free() error {
 	if n := p.users.Load(); n != 0 {
 		return fmt.Errorf("protection domain with %d users: %w", n, ErrBusy)
