@@ -1,7 +1,8 @@
-// Package qp is the reliable connection as pure state machines: packets, work
-// requests and the time go in; packets, completions and one deadline come out.
-// It has no clock, no lock, no goroutine and no I/O, so a whole connection can
-// be simulated from a seed in virtual time.
+// Package qp is the reliable connection, the unreliable connection and the
+// unreliable datagram as pure state machines: packets, work requests and the
+// time go in; packets, completions and one deadline come out. It has no clock,
+// no lock, no goroutine and no I/O, so a whole connection can be simulated from
+// a seed in virtual time.
 //
 // A queue pair has two machines, and each belongs to one work item:
 //
@@ -21,6 +22,11 @@
 //	for each frame that arrived { m.Receive(f, now) }
 //	more := m.Step(now, budget)
 //	arm the timer for m.Deadline(); run again if more
+//
+// The transport service of the configuration says which rules a machine
+// follows. Without answers (transmit.go, uc.go, ud.go) a Sender gets no frames,
+// has no deadline, and completes a request when its frames are back; a Responder
+// is done with each frame at once, and tells the peer nothing.
 //
 // Packet sequence numbers wrap at 2^24. The Sender counts them without wrapping
 // and folds them where a header is written; the Responder compares them through

@@ -201,9 +201,7 @@ func (s *Sender) transmitPacket(w *WQE) Wait {
 	f.Token = uint64(s.at.wqe)
 	w.out++
 	if n > 0 && !s.load(w, f, off, n) {
-		f.Handed()
-		f.Back() // as if it had been sent
-		s.fail(StatusLocProt)
+		s.dropUnsent(w, f)
 		return WaitNothing
 	}
 	f.Len, f.Pad = n, uint8(roce.PadFor(n))
