@@ -237,8 +237,9 @@ func (s *Sender) progress(r *response) compStep {
 		return compDone
 	}
 	s.advanced(r)
-	if r.seq == s.retry.probed && s.high > s.una {
-		// The probe closed a gap. What was sent behind it was dropped.
+	if r.seq == s.retry.probed && s.high > s.una && s.now-s.retry.askedAt >= s.pace.trip/2 {
+		// The probe closed a gap. What was sent behind it was dropped. An answer
+		// that comes sooner is one to the packet as it was sent first.
 		s.window.lost(s.una, s.high)
 		s.since.Lost = true
 		s.rewind()

@@ -11,6 +11,7 @@ type retry struct {
 	rnrLeft uint8
 	going   bool  // went back, and nothing was acknowledged since
 	probed  int64 // the packet that was sent alone to get an answer
+	askedAt Instant
 }
 
 // refill starts anew, because something was acknowledged.
@@ -188,7 +189,7 @@ func (s *Sender) probe() {
 	s.at, s.reads, s.asked, s.quiet = at, reads, asked, quiet
 	if why == WaitNothing {
 		s.env.Count(CountProbe)
-		s.retry.probed = s.una
+		s.retry.probed, s.retry.askedAt = s.una, s.now
 	}
 	s.pace.backOff(&s.cfg, s.now, s.waitsForRead())
 }
