@@ -154,6 +154,7 @@ var wcOpcodes = [...]WCOpcode{
 	qp.OpSend: WCSend, qp.OpSendImm: WCSend, qp.OpSendInv: WCSend,
 	qp.OpWrite: WCRDMAWrite, qp.OpWriteImm: WCRDMAWrite, qp.OpRead: WCRDMARead,
 	qp.OpCompareSwap: WCCompSwap, qp.OpFetchAdd: WCFetchAdd, qp.OpLocalInv: WCLocalInv,
+	qp.OpAtomicWrite: WCAtomicWrite, qp.OpFlush: WCFlush, qp.OpBindMW: WCBindMW,
 	qp.OpRecv: WCRecv, qp.OpRecvWriteImm: WCRecvRDMAWithImm,
 }
 

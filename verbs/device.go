@@ -106,8 +106,12 @@ func open(c Config, l link.Link) (*Device, error) {
 type DeviceAttr struct {
 	MaxQP           int    // queue pairs
 	MaxMR           int    // memory regions
+	MaxMW           int    // memory windows
 	MaxPD           int    // protection domains
 	MaxCQ           int    // completion queues
+	MaxSRQ          int    // shared receive queues
+	MaxSRQWR        int    // receives in one
+	MaxSRQSGE       int    // scatter entries in one of these
 	MaxQPWR         int    // work requests in a send or a receive queue
 	MaxSGE          int    // scatter entries in a work request
 	MaxCQE          int    // entries in a completion queue
@@ -125,7 +129,8 @@ type DeviceAttr struct {
 func (d *Device) Attr() DeviceAttr {
 	l := d.n.Limits()
 	return DeviceAttr{
-		MaxQP: l.QP, MaxMR: l.MR, MaxPD: 1 << 20, MaxCQ: 1 << 20, MaxQPWR: l.WR, MaxSGE: l.SGE,
+		MaxQP: l.QP, MaxMR: l.MR, MaxMW: l.MW, MaxPD: 1 << 20, MaxCQ: 1 << 20,
+		MaxSRQ: l.SRQ, MaxSRQWR: l.WR, MaxSRQSGE: l.SGE, MaxQPWR: l.WR, MaxSGE: l.SGE,
 		MaxCQE: l.CQE, MaxInline: l.Inline, MaxQPRdAtom: l.Atomic, MaxQPInitRdAtom: l.Atomic,
 		MaxMsgSize: 1 << 31, AtomicHCA: true, PhysPorts: 1, PKeys: 1, LocalCAAckDelay: 15,
 	}

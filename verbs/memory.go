@@ -11,15 +11,41 @@ type Access uint32
 // The rights.
 const (
 	AccessLocalWrite   Access = 1 << 0 // receives, READs and atomics may put their data there
-	AccessRemoteWrite  Access = 1 << 1
+	AccessRemoteWrite  Access = 1 << 1 // also for ATOMIC_WRITE
 	AccessRemoteRead   Access = 1 << 2
 	AccessRemoteAtomic Access = 1 << 3
+	AccessMWBind       Access = 1 << 4 // memory windows may be bound to the region
+
+	// AccessZeroBased is no right: the addresses of the region begin at 0.
+	AccessZeroBased Access = 1 << 5
+
+	// Peers may ask with FLUSH that what they wrote be visible to all, or be
+	// still there after a loss of power. The second is for shared mappings of
+	// files that are not in memory themselves; answering it waits for the disk,
+	// and whoever runs the queue pair with it.
+	AccessFlushGlobal     Access = 1 << 8
+	AccessFlushPersistent Access = 1 << 9
+
+	// AccessRelaxedOrdering allows what a device like this has no use for. It
+	// is the first of those bits that libibverbs lets a device ignore.
+	AccessRelaxedOrdering Access = 1 << 20
 )
 
 const (
-	accessRemote = AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic
-	accessAll    = AccessLocalWrite | accessRemote
+	accessRemote   = AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic
+	accessFlush    = AccessFlushGlobal | AccessFlushPersistent
+	accessQP       = AccessLocalWrite | accessRemote | accessFlush
+	accessRegion   = accessQP | AccessMWBind | AccessZeroBased
+	accessOptional = 0x3ff << 20
 )
+
+// ofRegion returns the rights as the device knows them.
+func (a Access) ofRegion() (qp.Access, error) {
+	if a&^(accessRegion|accessOptional) != 0 {
+		return 0, invalid("register with access %#x", uint32(a))
+	}
+	return qp.Access(a & accessRegion), nil
+}
 
 // A PD is a protection domain: a queue pair reaches memory of its own domain
 // only.
@@ -34,8 +60,8 @@ func (d *Device) AllocPD() *PD { return &PD{d: d, n: d.n.NewPD()} }
 // Device returns the device of the domain.
 func (p *PD) Device() *Device { return p.d }
 
-// Dealloc gives the domain up. EBUSY: it has memory regions, queue
-// pairs or address handles.
+// Dealloc gives the domain up. EBUSY: it has memory regions or windows, queue
+// pairs, shared receive queues or address handles.
 func (p *PD) Dealloc() error { return numbered(p.n.Free()) }
 
 // An MR is a registered memory region.
@@ -48,10 +74,11 @@ type MR struct {
 // remote write and remote atomic need local write. The memory stays the
 // program's own, and has to stay where it is: Go's does.
 func (p *PD) RegMR(b []byte, access Access) (*MR, error) {
-	if access&^accessAll != 0 {
-		return nil, invalid("register with access %#x", uint32(access))
+	a, err := access.ofRegion()
+	if err != nil {
+		return nil, err
 	}
-	n, err := p.n.Register(b, qp.Access(access))
+	n, err := p.n.Register(b, a)
 	if err != nil {
 		return nil, numbered(err)
 	}
@@ -89,14 +116,15 @@ type Rereg struct {
 
 // Rereg changes a region. Its key changes with it: the old key opens nothing
 // any more, and neither did an invalidated one. EBUSY: it is changed, but a
-// peer has not taken all packets into the old memory, which must stay.
+// peer has not taken all packets into the old memory, which must stay; or a
+// memory window is bound to it, and nothing is changed.
 func (m *MR) Rereg(c Rereg) error {
 	var n nic.Change
 	if c.Access != nil {
-		if *c.Access&^accessAll != 0 {
-			return invalid("register with access %#x", uint32(*c.Access))
+		a, err := c.Access.ofRegion()
+		if err != nil {
+			return err
 		}
-		a := qp.Access(*c.Access)
 		n.Access = &a
 	}
 	if c.PD != nil {
@@ -110,6 +138,6 @@ func (m *MR) Rereg(c Rereg) error {
 }
 
 // Dereg makes the key invalid. When it returns nil, no packet refers to the
-// memory. EBUSY: a peer has not taken all packets, so the memory must stay;
-// call Dereg again.
+// memory. EBUSY: a peer has not taken all packets, so the memory must stay, or a
+// memory window is bound to it; call Dereg again.
 func (m *MR) Dereg() error { return numbered(m.n.Deregister()) }

@@ -42,7 +42,7 @@ func (q *QP) check(a *QPAttr, mask AttrMask) error {
 	d := q.pd.d
 	attr, port := d.Attr(), d.Port()
 	switch {
-	case mask&AttrAccess != 0 && a.Access&^accessAll != 0:
+	case mask&AttrAccess != 0 && a.Access&^accessQP != 0:
 		return invalid("access %#x", uint32(a.Access))
 	case mask&AttrPKeyIndex != 0 && a.PKeyIndex != 0:
 		return invalid("partition key index %d, want 0", a.PKeyIndex)

@@ -49,6 +49,7 @@ type QPInit struct {
 	Type     QPType        // its transport service
 	SendCQ   *CQ           // where sends complete
 	RecvCQ   *CQ           // where receives complete; may be the same
+	SRQ      *SRQ          // where receives come from; nil: a queue of its own
 	Cap      QPCap         // its sizes; Query returns them unchanged
 	SQSigAll bool          // each send completes with an entry, also without Signaled
 	Executor work.Executor // nil: that of the device. Not closed with the queue pair
@@ -78,9 +79,13 @@ func (p *PD) CreateQP(c QPInit) (*QP, error) {
 	if c.SendCQ == nil || c.RecvCQ == nil {
 		return nil, invalid("queue pair without completion queues")
 	}
+	var srq *nic.SRQ
+	if c.SRQ != nil {
+		srq, c.Cap.MaxRecvWR, c.Cap.MaxRecvSGE = c.SRQ.n, 0, 0
+	}
 	q := &QP{pd: p, typ: c.Type, init: c, lacks: lacking[c.Type], inline: c.Cap.MaxInline, sendSGEs: c.Cap.MaxSendSGE, recvSGEs: c.Cap.MaxRecvSGE}
 	n, err := p.d.n.NewQP(nic.QPConfig{
-		Owner: q, PD: p.n, Transport: t, Management: c.Type == GSI, SendCQ: c.SendCQ.n, RecvCQ: c.RecvCQ.n,
+		Owner: q, PD: p.n, Transport: t, Management: c.Type == GSI, SendCQ: c.SendCQ.n, RecvCQ: c.RecvCQ.n, SRQ: srq,
 		SendDepth: c.Cap.MaxSendWR, RecvDepth: c.Cap.MaxRecvWR,
 		SendSGE: c.Cap.MaxSendSGE, RecvSGE: c.Cap.MaxRecvSGE, Inline: c.Cap.MaxInline,
 		SignalAll: c.SQSigAll, Executor: c.Executor,

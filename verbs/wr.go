@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gantry-rdma/gantry/internal/qp"
+	"github.com/gantry-rdma/gantry/roce"
 )
 
 // An Opcode is what a work request asks for. The numbers are those of
@@ -20,7 +21,10 @@ const (
 	WRAtomicCmpAndSwp   Opcode = 5
 	WRAtomicFetchAndAdd Opcode = 6
 	WRLocalInv          Opcode = 7
+	WRBindMW            Opcode = 8
 	WRSendWithInv       Opcode = 9
+	WRFlush             Opcode = 14
+	WRAtomicWrite       Opcode = 15
 )
 
 // An operation is what posting needs to know of an opcode.
@@ -41,7 +45,10 @@ var operations = [...]operation{
 	WRAtomicCmpAndSwp:   {"ATOMIC_CMP_AND_SWP", qp.OpCompareSwap, true, false, true},
 	WRAtomicFetchAndAdd: {"ATOMIC_FETCH_AND_ADD", qp.OpFetchAdd, true, false, true},
 	WRLocalInv:          {"LOCAL_INV", qp.OpLocalInv, true, false, false},
+	WRBindMW:            {"BIND_MW", qp.OpBindMW, true, false, false},
 	WRSendWithInv:       {"SEND_WITH_INV", qp.OpSendInv, true, true, false},
+	WRFlush:             {"FLUSH", qp.OpFlush, true, false, false},
+	WRAtomicWrite:       {"ATOMIC_WRITE", qp.OpAtomicWrite, true, true, false},
 }
 
 // opcodes are the operations, one bit for each.
@@ -54,7 +61,7 @@ func opcodes(all ...Opcode) (set uint32) {
 
 // lacking are the operations that a type of queue pair does not have.
 var lacking = map[QPType]uint32{
-	UC:  ^opcodes(WRSend, WRSendWithImm, WRRDMAWrite, WRRDMAWriteWithImm, WRLocalInv),
+	UC:  ^opcodes(WRSend, WRSendWithImm, WRRDMAWrite, WRRDMAWriteWithImm, WRLocalInv, WRBindMW),
 	UD:  ^opcodes(WRSend, WRSendWithImm),
 	GSI: ^opcodes(WRSend, WRSendWithImm),
 }
@@ -107,7 +114,13 @@ type SendWR struct {
 	ID     uint64    // comes back in the completion
 	Opcode Opcode    // what to do
 	Flags  SendFlags // how to do it
-	SG     []SGE     // the local memory, copied when it is posted
+
+	// Of WRFlush: how far it reaches, and whether it is for FlushLen bytes at
+	// RemoteAddr or for all that RKey opens. It names no local memory.
+	FlushType  FlushType
+	FlushLevel FlushLevel
+
+	SG []SGE // the local memory, copied when it is posted
 
 	// Data is what is sent instead of SG with Inline. If it is nil and Inline
 	// is set, EINVAL: addresses cannot be read without their keys.
@@ -121,12 +134,33 @@ type SendWR struct {
 	RemoteQKey uint32
 
 	Imm        uint32 // immediate data, or the key to invalidate
-	RemoteAddr uint64 // WRITE, READ, atomics
+	RemoteAddr uint64 // WRITE, READ, atomics, FLUSH
 	RKey       uint32 // of the remote memory
+	FlushLen   uint32 // FLUSH: bytes
 	Compare    uint64 // compare-and-swap: what must be there
 	Swap       uint64 // compare-and-swap: what is put there
 	Add        uint64 // fetch-and-add
+
+	BindMW *BindMW // of WRBindMW; may be reused when the request was posted
 }
+
+// A FlushType says how far a FLUSH reaches. The numbers are those of libibverbs.
+type FlushType uint8
+
+// The types, which may be combined.
+const (
+	FlushGlobal     FlushType = 1 << 0 // visible to all who can see the memory
+	FlushPersistent FlushType = 1 << 1 // still there after a loss of power
+)
+
+// A FlushLevel says what a FLUSH is for. The numbers are those of libibverbs.
+type FlushLevel uint8
+
+// The levels.
+const (
+	FlushRange FlushLevel = 0 // a range of bytes
+	FlushMR    FlushLevel = 1 // the whole region or window
+)
 
 // A RecvWR is a work request for the receive queue. It may be reused when it
 // was posted.
@@ -177,6 +211,9 @@ func (q *QP) put(sq *qp.SendQueue, wr *SendWR) Errno {
 	if q.datagrams() && (wr.AH == nil || wr.AH.pd != q.pd || wr.AH.dead.Load() || wr.RemoteQPN > 1<<24-1) {
 		return EINVAL
 	}
+	if o.op == qp.OpBindMW && (!wr.BindMW.bindable() || len(wr.SG) > 0) {
+		return EINVAL
+	}
 	inline := wr.Flags&Inline != 0
 	if inline && (!o.inline || len(wr.Data) > q.inline || len(wr.SG) > 0) || !inline && wr.Data != nil {
 		return EINVAL
@@ -206,6 +243,13 @@ func (q *QP) put(sq *qp.SendQueue, wr *SendWR) Errno {
 		return EINVAL
 	}
 	w.Len = uint32(n)
+	switch o.op {
+	case qp.OpFlush:
+		w.Placement, w.Level = roce.Placement(wr.FlushType), roce.FlushLevel(wr.FlushLevel)
+		w.Len = wr.FlushLen
+	case qp.OpBindMW:
+		wr.BindMW.binding(&w.Bind)
+	}
 	return 0
 }
 
@@ -222,9 +266,9 @@ func gather(to []qp.SGE, from []SGE) (sg []qp.SGE, n uint64) {
 }
 
 // PostRecv posts work requests for the receive queue, in order; see PostSend.
-// It may be called in any state but RESET.
+// It may be called in any state but RESET, and not with a shared receive queue.
 func (q *QP) PostRecv(wrs ...RecvWR) (bad int, err error) {
-	if q.State() == StateReset {
+	if q.State() == StateReset || q.init.SRQ != nil {
 		return 0, EINVAL
 	}
 	q.n.LockReceives()

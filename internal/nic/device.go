@@ -17,6 +17,8 @@ import (
 // Limits are the most that a device has of each thing.
 type Limits struct {
 	QP, MR int
+	MW     int // memory windows
+	SRQ    int // shared receive queues
 	CQE    int // entries of one completion queue
 	WR     int // requests of one queue
 	SGE    int // scatter entries of one request
@@ -26,7 +28,7 @@ type Limits struct {
 
 // DefaultLimits are those of the kernel's driver where it makes sense.
 func DefaultLimits() Limits {
-	return Limits{QP: 1<<20 - 16, MR: 1<<20 - 1, CQE: 1 << 20, WR: 1 << 14, SGE: 32, Inline: 512, Atomic: 128}
+	return Limits{QP: 1<<20 - 16, MR: 1<<20 - 1, MW: 1 << 16, SRQ: 1 << 16, CQE: 1 << 20, WR: 1 << 14, SGE: 32, Inline: 512, Atomic: 128}
 }
 
 // Config says how a device is made.
@@ -65,7 +67,8 @@ type Device struct {
 	events events
 	tally  tally
 
-	pds, cqs atomic.Int32
+	pds, cqs  atomic.Int32
+	mws, srqs atomic.Int32
 
 	atomics sync.Mutex // orders all atomic operations of peers
 

@@ -23,6 +23,8 @@ type recvHalf struct {
 	rq recvQueue
 
 	ended uint32 // receives completed
+	srq   *SRQ   // where receives come from instead of rq, or nil
+	pd    *PD    // of the memory of receives
 }
 
 var (
@@ -101,7 +103,11 @@ func (r *recvHalf) run(budget int) (more bool) {
 	if tx := &r.d.tx; r.circle != nil && r.ended == ended+1 && tx.n == queued+1 {
 		tx.keep(roce.RCAck)
 	}
-	r.rq.free()
+	if r.srq == nil {
+		r.rq.free()
+	} else {
+		r.srq.free(r.circle != nil)
+	}
 	waits := r.end()
 	return more || waits && !r.dry
 }
@@ -119,11 +125,23 @@ func (h *half) Local(lkey uint32, addr uint64, n int, write bool) ([]byte, bool)
 	return b, fault == keyGood
 }
 
+// Local is part of qp.Env: the memory of receives is of the domain of their queue.
+func (r *recvHalf) Local(lkey uint32, addr uint64, n int, _ bool) ([]byte, bool) {
+	b, fault := r.d.keys.open(r.pd, lkey, addr, n, qp.LocalWrite)
+	if fault != keyGood {
+		r.d.fault(fault)
+	}
+	return b, fault == keyGood
+}
+
 // Remote is part of qp.Env.
 func (h *half) Remote(rkey uint32, addr uint64, n int, need qp.Access) ([]byte, bool) {
 	b, fault := h.d.keys.open(h.q.pd, rkey, addr, n, need)
 	if fault != keyGood {
-		h.d.fault(fault)
+		// It may be the key of a window.
+		if b, fault = h.d.keys.openRemote(h.q, rkey, addr, n, need); fault != keyGood {
+			h.d.fault(fault)
+		}
 	}
 	return b, fault == keyGood
 }
@@ -146,25 +164,27 @@ func (h *half) Atomic(mem []byte, op qp.Op, compare, swapAdd uint64) (before uin
 
 // InvalidateLocal is part of qp.Env.
 func (h *half) InvalidateLocal(key uint32) bool {
-	return h.d.keys.invalidate(h.q.pd, key, false)
+	return h.d.keys.invalidate(h.q, key, false)
 }
 
 // InvalidateRemote is part of qp.Env.
 func (h *half) InvalidateRemote(rkey uint32) bool {
-	return h.d.keys.invalidate(h.q.pd, rkey, true)
+	return h.d.keys.invalidate(h.q, rkey, true)
 }
 
-// Flush is part of qp.Env. No memory grants it, so it is refused.
-func (h *half) Flush(*qp.FlushTarget) bool { return false }
-
-// BindWindow is part of qp.Env. There are no windows, so it is refused.
-func (h *half) BindWindow(*qp.Binding) bool { return false }
+// BindWindow is part of qp.Env.
+func (h *half) BindWindow(b *qp.Binding) bool { return h.d.keys.bind(h.q, b) }
 
 // TakeReceive is part of qp.Env; a send half has no receives.
 func (h *half) TakeReceive() *qp.RecvWQE { return nil }
 
 // TakeReceive is part of qp.Env.
-func (r *recvHalf) TakeReceive() *qp.RecvWQE { return r.rq.take() }
+func (r *recvHalf) TakeReceive() *qp.RecvWQE {
+	if r.srq != nil {
+		return r.srq.take(r.circle != nil)
+	}
+	return r.rq.take()
+}
 
 // CompleteSend is part of qp.Env; a receive half has no sends.
 func (h *half) CompleteSend(e *qp.CQE) bool {
@@ -178,16 +198,28 @@ func (h *half) CompleteSend(e *qp.CQE) bool {
 // CompleteReceive is part of qp.Env; a send half has no receives.
 func (h *half) CompleteReceive(_ *qp.RecvWQE, e *qp.CQE) bool { return h.complete(e) }
 
-// GiveUpReceive is part of qp.Env. The receive queue is reset with the queue
-// pair, and its slots with it.
+// GiveUpReceive is part of qp.Env; a send half has no receives.
 func (h *half) GiveUpReceive(*qp.RecvWQE) {}
+
+// GiveUpReceive is part of qp.Env. A shared queue gets its receive back; the
+// queue pair's own is reset with it. Only Reset calls it, which is outside of
+// all runs.
+func (r *recvHalf) GiveUpReceive(w *qp.RecvWQE) {
+	if r.srq != nil {
+		r.srq.repost(w)
+	}
+}
 
 // CompleteReceive is part of qp.Env. The slot of the receive is free again,
 // even if its entry was lost.
-func (r *recvHalf) CompleteReceive(_ *qp.RecvWQE, e *qp.CQE) bool {
-	r.rq.completed++
+func (r *recvHalf) CompleteReceive(w *qp.RecvWQE, e *qp.CQE) bool {
 	r.ended++
 	r.count(&r.d.tally.own[countReceives], 1)
+	if r.srq != nil {
+		r.srq.done(w, r.circle != nil)
+		return r.complete(e)
+	}
+	r.rq.completed++
 	if r.by != nil && r.by.ended+1 == entryBatch {
 		r.rq.free() // before the batch is shown
 	}

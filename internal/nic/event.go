@@ -17,13 +17,16 @@ const (
 	EventCommEstablish                  // the first packet came before ready-to-send
 	EventSQDrained                      // all requests that had begun are done
 	EventLastWQE                        // no receive of the shared queue is in use
+	EventSRQError                       // the shared receive queue failed
+	EventSRQLimit                       // fewer receives are left in it than its limit
 )
 
-// An Event happened to a queue pair or to a completion queue.
+// An Event happened to a queue pair, a completion queue or a shared receive queue.
 type Event struct {
 	Kind EventKind
 	QP   *QP
 	CQ   *CQ
+	SRQ  *SRQ
 }
 
 // eventDepth is how many events wait for somebody to take them. More are

@@ -56,6 +56,8 @@ type region struct {
 	access qp.Access
 	dead   bool // invalidated: the key is kept from reuse and opens nothing
 	pd     *PD
+	mr     *MR
+	window *MW // that has this place in the table
 }
 
 // span returns n bytes at addr, or false when they are not all inside.
@@ -73,6 +75,8 @@ type MR struct {
 	d  *Device
 	mu sync.Mutex // orders changes; lookups take no lock
 	r  *region
+
+	windows int // bound to it; under the lock of the table of regions
 }
 
 // Register makes b known to the queue pairs of p. A peer reaches it only
@@ -83,14 +87,23 @@ func (p *PD) Register(b []byte, access qp.Access) (*MR, error) {
 	}
 	d := p.d
 	gen := d.keys.generation.Add(1)
-	r := d.keys.regions.add(d.limits.MR, anyNumber, func(n uint32) *region {
-		return &region{mem: b, base: uint64(sys.Addr(b)), key: n<<8 | gen&0xff, access: access, pd: p}
+	m := &MR{d: d}
+	m.r = d.keys.regions.add(d.limits.MR+int(d.mws.Load()), anyNumber, func(n uint32) *region {
+		return &region{mem: b, base: baseOf(b, access), key: n<<8 | gen&0xff, access: access, pd: p, mr: m}
 	})
-	if r == nil {
+	if m.r == nil {
 		return nil, fmt.Errorf("register a region, %d exist: %w", d.limits.MR, ErrNoMemory)
 	}
 	p.users.Add(1)
-	return &MR{d: d, r: r}, nil
+	return m, nil
+}
+
+// baseOf returns the address that the first byte of a region has.
+func baseOf(b []byte, access qp.Access) uint64 {
+	if access&ZeroBased != 0 {
+		return 0
+	}
+	return uint64(sys.Addr(b))
 }
 
 func anyNumber(uint32) bool { return true }
@@ -101,6 +114,15 @@ func checkRegion(b []byte, access qp.Access) error {
 	}
 	if access&(qp.RemoteWrite|qp.RemoteAtomic) != 0 && access&qp.LocalWrite == 0 {
 		return fmt.Errorf("register for remote write or atomic without local write: %w", ErrInvalid)
+	}
+	if access&qp.RemoteFlushPersistent == 0 {
+		return nil
+	}
+	switch durable, err := sys.Durable(b); {
+	case err != nil:
+		return fmt.Errorf("register for persistent flush: %w", err)
+	case !durable:
+		return fmt.Errorf("register for persistent flush memory that is not a shared mapping of a file: %w", ErrInvalid)
 	}
 	return nil
 }
@@ -146,7 +168,7 @@ type Change struct {
 // Reregister changes the region. It gets a new generation of its key; the old
 // one opens nothing any more, also where a peer has it. When it returns no
 // packet refers to the old memory; busy means that some still do, and that
-// the key is changed.
+// the key is changed, or that a window is bound to the region, and nothing is.
 func (m *MR) Reregister(c Change) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,25 +181,44 @@ func (m *MR) Reregister(c Change) error {
 		next.access = *c.Access
 	}
 	if c.Mem != nil {
-		next.mem, next.base = c.Mem, uint64(sys.Addr(c.Mem))
+		next.mem = c.Mem
 	}
 	if err := checkRegion(next.mem, next.access); err != nil {
 		return err
 	}
-	if c.PD != nil && c.PD != next.pd {
-		c.PD.users.Add(1)
-		next.pd.users.Add(-1)
+	next.base = baseOf(next.mem, next.access)
+	if c.PD != nil {
 		next.pd = c.PD
 	}
 	next.key = next.key&^0xff | (next.key+1)&0xff
-	m.r = &next
-	m.d.keys.regions.replace(next.key>>8, &next)
+	before := m.r.pd
+	if err := m.replace(&next); err != nil {
+		return err
+	}
+	next.pd.users.Add(1)
+	before.users.Add(-1)
 	return m.d.settle()
+}
+
+// replace puts another region into the place of that of m, unless windows are
+// bound to it.
+func (m *MR) replace(next *region) error {
+	t := &m.d.keys.regions
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if m.windows > 0 {
+		return fmt.Errorf("region with %d memory windows: %w", m.windows, ErrBusy)
+	}
+	s := *t.slots.Load()
+	s[next.key>>8&uint32(len(s)-1)].Store(next)
+	m.r = next
+	return nil
 }
 
 // Deregister makes the key invalid and waits until no packet refers to the
 // memory. Busy means that some peer is slow to take packets: the key is dead,
-// but the memory must stay. Call it again then.
+// but the memory must stay. Call it again then. While a window is bound to it,
+// the region is busy too, and nothing has changed.
 func (m *MR) Deregister() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -187,8 +228,9 @@ func (m *MR) Deregister() error {
 	if !m.r.dead {
 		tomb := *m.r
 		tomb.dead = true
-		m.r = &tomb
-		m.d.keys.regions.replace(tomb.key>>8, &tomb)
+		if err := m.replace(&tomb); err != nil {
+			return err
+		}
 	}
 	if err := m.d.settle(); err != nil {
 		return err
@@ -237,17 +279,33 @@ func (k *keys) open(pd *PD, key uint32, addr uint64, n int, need qp.Access) ([]b
 	return b, keyGood
 }
 
-// invalidate makes a key open nothing until its region is registered again. A
-// peer may do so only with regions that are open to peers.
-func (k *keys) invalidate(pd *PD, key uint32, byPeer bool) bool {
-	const remote = qp.RemoteRead | qp.RemoteWrite | qp.RemoteAtomic
+// openRemote is open for a request to q, which may come through a window.
+func (k *keys) openRemote(q *QP, key uint32, addr uint64, n int, need qp.Access) ([]byte, keyFault) {
+	b, fault := k.open(q.pd, key, addr, n, need)
+	if fault == keyStale {
+		if w := k.window(key); w != nil {
+			return w.open(q, key, addr, n, need)
+		}
+	}
+	return b, fault
+}
+
+// invalidate makes a key open nothing until its region is registered again, or
+// its window bound again. A peer may do so only with regions that are open to
+// peers. Nobody may with a region that a window is bound to.
+func (k *keys) invalidate(q *QP, key uint32, byPeer bool) bool {
 	t := &k.regions
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := *t.slots.Load()
 	slot := &s[key>>8&uint32(len(s)-1)]
 	r := slot.Load()
-	if r == nil || r.key != key || r.dead || r.pd != pd || byPeer && r.access&remote == 0 {
+	switch {
+	case r == nil || r.key>>8 != key>>8:
+		return false
+	case r.window != nil:
+		return r.window.withdraw(q, key)
+	case r.key != key || r.dead || r.pd != q.pd || r.mr.windows > 0 || byPeer && r.access&remoteRights == 0:
 		return false
 	}
 	tomb := *r

@@ -78,7 +78,7 @@ func (q *QP) ToInit() { q.state.Store(uint32(Init)) }
 
 // ToRTR begins to take requests: from a peer's address, or, of UD, from anyone.
 func (q *QP) ToRTR(c qp.ResponderConfig, peer frame.Addr) {
-	c.Transport, c.QPN = q.transport, q.num
+	c.Transport, c.QPN, c.SharedReceive = q.transport, q.num, q.recv.srq != nil
 	q.recv.disable()
 	q.recv.discard()
 	if n := int(c.MaxDestRdAtomic); n > q.remembered {
@@ -230,6 +230,7 @@ func (q *QP) destroy(limit qp.Instant) error {
 	q.send.retire()
 	q.send.takePath(nil)
 	q.recv.retire()
+	q.recv.m.Reset() // a receive of a shared queue goes back to it
 	if err := q.d.await(q.exec, limit, q.quiet); err != nil {
 		return err
 	}
@@ -239,6 +240,7 @@ func (q *QP) destroy(limit qp.Instant) error {
 	q.pd.users.Add(-1)
 	q.sendCQ.users.Add(-1)
 	q.recvCQ.users.Add(-1)
+	q.leaveSRQ()
 	return nil
 }
 

@@ -41,7 +41,8 @@ type QPConfig struct {
 	Transport      roce.Transport // RC, UC or UD
 	Management     bool           // of UD: this is queue pair 1
 	SendCQ, RecvCQ *CQ
-	SendDepth      int // requests
+	SRQ            *SRQ // where receives come from; nil: a queue of its own
+	SendDepth      int  // requests
 	RecvDepth      int
 	SendSGE        int // scatter entries of a request
 	RecvSGE        int
@@ -107,12 +108,18 @@ func (d *Device) NewQP(c QPConfig) (*QP, error) {
 	}
 	q.view.Store(&view{})
 	q.recv.rq.init(c.RecvDepth, c.RecvSGE)
+	q.recv.pd = c.PD
+	if c.SRQ != nil {
+		q.recv.srq, q.recv.pd = c.SRQ, c.SRQ.pd
+		c.SRQ.users.Add(1)
+	}
 	q.send.init(q, c.Executor, c.SendCQ, q.send.run)
 	q.recv.init(q, c.Executor, c.RecvCQ, q.recv.run)
 	q.send.sender = &q.send.m
 	q.send.m.Init(&q.send, q.sq)
 	q.recv.m.Init(&q.recv, 0)
 	if err := d.number(q, c.Management); err != nil {
+		q.leaveSRQ()
 		return nil, err
 	}
 	if d.circle != nil && q.send.circle == nil {
@@ -126,6 +133,13 @@ func (d *Device) NewQP(c QPConfig) (*QP, error) {
 	c.SendCQ.serve(c.Executor, &q.send.half)
 	c.RecvCQ.serve(c.Executor, &q.recv.half)
 	return q, nil
+}
+
+// leaveSRQ no longer counts q among those who use its shared receive queue.
+func (q *QP) leaveSRQ() {
+	if q.recv.srq != nil {
+		q.recv.srq.users.Add(-1)
+	}
 }
 
 // management is the number of the queue pair for management.
@@ -176,6 +190,10 @@ func (d *Device) checkQP(c *QPConfig) error {
 		return fmt.Errorf("protection domain of another device: %w", ErrInvalid)
 	case c.SendCQ == nil || c.RecvCQ == nil || c.SendCQ.d != d || c.RecvCQ.d != d:
 		return fmt.Errorf("completion queue of another device: %w", ErrInvalid)
+	case c.SRQ != nil && c.SRQ.d != d:
+		return fmt.Errorf("shared receive queue of another device: %w", ErrInvalid)
+	case c.SRQ != nil && c.SRQ.closed.Load():
+		return fmt.Errorf("shared receive queue: %w", ErrClosed)
 	case c.Transport != roce.RC && c.Transport != roce.UC && c.Transport != roce.UD,
 		c.Management && c.Transport != roce.UD:
 		return fmt.Errorf("transport service %v: %w", c.Transport, ErrUnsupported)
