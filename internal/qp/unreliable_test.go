@@ -197,6 +197,30 @@ func TestAFrameThatComesBackMeanwhileIsNotAwaited(t *testing.T) {
 	}
 }
 
+// TestASenderIsWokenWhenHalfOfItsFramesAreBack: not for each of them, and not
+// when the link has run dry.
+func TestASenderIsWokenWhenHalfOfItsFramesAreBack(t *testing.T) {
+	h := newHost(t, "A", 4)
+	h.cap = 8
+	h.register(make([]byte, 8192), 0)
+	h.s.Start(SenderConfig{Transport: roce.UC, MTU: roce.MTU256})
+	var woken []int
+	back := 0
+	h.onBack = func(wake bool) {
+		if back++; wake {
+			woken = append(woken, back)
+		}
+	}
+	h.post(write(1, 4000))
+	h.s.Step(1, 16)
+	for _, f := range h.takeOut() {
+		f.Back()
+	}
+	if len(woken) != 1 || woken[0] != 4 || back != 8 {
+		t.Errorf("woken by frame %v of %d, want by the fourth of 8", woken, back)
+	}
+}
+
 // A slowLink gives frames back on another goroutine, and wakes the Sender as a
 // device does.
 type slowLink struct {
