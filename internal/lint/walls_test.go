@@ -19,6 +19,7 @@ var may = map[string][]string{
 	"work":           {"internal/ring"},
 	"dma":            {"core", "device", "mem", "work", "internal/ring", "internal/sys"},
 	"roce":           {},
+	"internal/mad":   {},
 	"internal/qp":    {"roce", "internal/frame", "internal/ring"},
 	"internal/frame": {},
 	"internal/link":  {"roce", "internal/frame", "internal/sys", "internal/ring"},
