@@ -228,7 +228,8 @@ func (q *QP) put(sq *qp.SendQueue, wr *SendWR) Errno {
 		w.SwapAdd = wr.Add
 	}
 	if q.datagrams() {
-		w.Peer, w.DestQPN, w.QKey = wr.AH.to, wr.RemoteQPN, wr.RemoteQKey
+		w.Peer, w.TOS, w.TTL = wr.AH.to, wr.AH.attr.TrafficClass, wr.AH.attr.HopLimit
+		w.DestQPN, w.QKey = wr.RemoteQPN, wr.RemoteQKey
 	}
 	w.Data, w.SG = w.Data[:0], w.SG[:0]
 	if inline {

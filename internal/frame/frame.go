@@ -31,9 +31,10 @@ type Frame struct {
 	Peer  Addr // where it goes to, or came from
 	Local Addr // received: the address it came to
 
-	// Received: what the IP header said, where the link can tell; else 0.
+	// What the IP header says. To be sent: 0 leaves it to the system. Received:
+	// 0 where the link cannot tell; see its SeeHeaders.
 	TOS uint8 // IPv6: traffic class
-	TTL uint8 // IPv6: hop limit; 0: not known
+	TTL uint8 // IPv6: hop limit
 
 	Owner Owner  // whom Back tells
 	Token uint64 // the owner's; not touched by links
@@ -78,7 +79,7 @@ func (f *Frame) Back() {
 
 // Reset empties the frame for its next use, and keeps the backing array.
 func (f *Frame) Reset() {
-	f.HeadLen, f.Pad, f.Len, f.Token, f.Next, f.Damage = 0, 0, 0, 0, nil, 0
+	f.HeadLen, f.Pad, f.Len, f.Token, f.Next, f.Damage, f.TOS, f.TTL = 0, 0, 0, 0, nil, 0, 0, 0
 	clear(f.Payload)
 	f.Payload = f.Payload[:0]
 }

@@ -94,7 +94,7 @@ func (k *kept) add(f *frame.Frame, wait time.Duration, after uint64, what fate, 
 // fill copies f, except for whose it is.
 func (c *copied) fill(f *frame.Frame) {
 	c.Head, c.HeadLen, c.Pad, c.Len = f.Head, f.HeadLen, f.Pad, f.Len
-	c.Peer, c.Damage = f.Peer, f.Damage
+	c.Peer, c.Damage, c.TOS, c.TTL = f.Peer, f.Damage, f.TOS, f.TTL
 	n := 0
 	for _, p := range f.Payload {
 		n += copy(c.mem[n:], p)

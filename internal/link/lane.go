@@ -75,9 +75,9 @@ func (l *lane) empty() bool {
 }
 
 // push takes frames over while there is room, and returns how many, those
-// included that were already out. A lane that is closed takes none and is not
-// open.
-func (l *lane) push(frames []*frame.Frame) (taken int, open bool) {
+// included that were already out. They were sent to an address: that of the end,
+// or of a group. A lane that is closed takes none and is not open.
+func (l *lane) push(frames []*frame.Frame, to *frame.Addr) (taken int, open bool) {
 	l.lock()
 	defer l.unlock()
 	if l.closed {
@@ -93,7 +93,7 @@ func (l *lane) push(frames []*frame.Frame) (taken int, open bool) {
 			continue
 		}
 		l.sent.bytes += uint64(wireLen(f))
-		f.Peer, f.Local = l.from, l.to
+		f.Peer, f.Local = l.from, *to
 		l.cells[l.tail&l.mask] = f
 		l.tail++
 		l.sent.frames++

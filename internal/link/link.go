@@ -13,7 +13,11 @@
 // is damaged is counted and dropped.
 package link
 
-import "github.com/gantry-rdma/gantry/internal/frame"
+import (
+	"net/netip"
+
+	"github.com/gantry-rdma/gantry/internal/frame"
+)
 
 // A Link carries the frames of one device.
 //
@@ -47,6 +51,17 @@ type Link interface {
 	// descriptor finds out inside Recv, and the descriptor is readable when it
 	// is time to call it. Set it before the first frame.
 	OnRoom(f func())
+
+	// SeeHeaders lets frames that are received from now on have TOS and TTL,
+	// as far as the link can tell. It makes receiving a little dearer.
+	SeeHeaders()
+
+	// Join lets frames to a multicast group come in, and Leave ends that; each
+	// works once for a group. Local of such a frame is the group. A group that
+	// the device is not in it may still send to; what it sends comes in itself
+	// if it has joined.
+	Join(group netip.Addr) error
+	Leave(group netip.Addr) error
 
 	// Local is the address that peers send to.
 	Local() frame.Addr

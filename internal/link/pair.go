@@ -29,8 +29,9 @@ type PairConfig struct {
 //
 // The receiver gets the sender's own frames and reads the payload where the
 // sender has it; Give sends a frame back to its owner. A frame to the end's
-// own address comes in again there. A frame to an address that is neither end's
-// is dropped, and so is one to an end that is closed.
+// own address comes in again there. A frame to a multicast group goes to each
+// end that has joined it. A frame to any other address is dropped, and so is one
+// to an end that is closed.
 type Memory struct {
 	local  frame.Addr
 	mtu    int
@@ -41,6 +42,7 @@ type Memory struct {
 	closed atomic.Bool
 	alone  bool
 	sent   sentCounters // of what no lane took
+	group  membership
 }
 
 // NewPair returns the two ends of a link through memory.
@@ -113,10 +115,14 @@ func sameAs(frames []*frame.Frame) []*frame.Frame {
 func (m *Memory) sendRun(run []*frame.Frame) (taken int) {
 	to, l := m.route(run[0].Peer)
 	if to == nil {
-		m.sent.drop(run)
-		return len(run)
+		return m.sendGroup(run)
 	}
-	taken, open := l.push(run)
+	return m.sendTo(to, l, run, &l.to)
+}
+
+// sendTo sends frames through a lane to the end that it leads to.
+func (m *Memory) sendTo(to *Memory, l *lane, run []*frame.Frame, as *frame.Addr) (taken int) {
+	taken, open := l.push(run, as)
 	if !open {
 		m.sent.drop(run)
 		return len(run)

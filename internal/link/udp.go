@@ -52,6 +52,7 @@ type UDP struct {
 	mtu     int
 	send    sender
 	recv    receiver
+	groups  groups // under the lock of recv
 	closed  atomic.Bool
 	blocked atomic.Bool // a Send waits for room
 	room    atomic.Pointer[func()]
@@ -68,20 +69,22 @@ func ListenUDP(c UDPConfig) (*UDP, error) {
 	if !c.Addr.IsValid() || c.Addr.IsUnspecified() || c.Addr.IsMulticast() {
 		return nil, fmt.Errorf("listen on %v: not the address of one interface: %w", c.Addr, syscall.EINVAL)
 	}
-	zone, ifMTU, err := interfaceOf(local.Addr())
+	has, err := interfaceOf(local.Addr())
 	if err != nil {
 		return nil, fmt.Errorf("listen on %v: %w", local, err)
 	}
-	sock, err := sys.OpenUDP(local, sys.UDPOptions{
-		RecvBuffer: c.RecvBuffer, SendBuffer: c.SendBuffer, Merge: !c.Plain, Zone: zone,
-	})
+	options := sys.UDPOptions{
+		RecvBuffer: c.RecvBuffer, SendBuffer: c.SendBuffer, Merge: !c.Plain, Zone: has.zone, Interface: has.index,
+	}
+	sock, err := sys.OpenUDP(local, options)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %v: %w%s", local, err, advice(err, local))
 	}
 	if c.MTU <= 0 {
-		c.MTU = ifMTU
+		c.MTU = has.mtu
 	}
 	u := &UDP{sock: sock, local: frame.AddrOf(local), mtu: payloadMTU(c.MTU)}
+	u.groups.options = options
 	u.send.init(local, sock.CanCut() && !c.Plain)
 	u.recv.init(u, local, c)
 	return u, nil
@@ -103,35 +106,43 @@ func (c UDPConfig) filled() UDPConfig {
 	return c
 }
 
-// interfaceOf returns the number of the interface that a's zone names, or 0,
-// and the RoCE MTU of the interface that has the address: 1024, which fits
-// Ethernet, if none is found.
-func interfaceOf(a netip.Addr) (zone uint32, mtu int, err error) {
-	mtu = roce.MTU1024.Bytes()
+// An iface is what is known of the interface that has an address.
+type iface struct {
+	zone  uint32 // the number of the interface that the address's zone names, or 0
+	index uint32 // the number of the one that has it, or 0
+	mtu   int    // the RoCE MTU: 1024, which fits Ethernet, if none is found
+}
+
+// interfaceOf looks for the interface that has an address.
+func interfaceOf(a netip.Addr) (has iface, err error) {
+	has.mtu = roce.MTU1024.Bytes()
 	interfaces, err := net.Interfaces()
 	if err != nil {
-		return 0, mtu, nil // a sandbox may hide them: then the caller says what fits
+		return has, nil // a sandbox may hide them: then the caller says what fits
 	}
 	for _, i := range interfaces {
 		if a.Zone() == i.Name || a.Zone() == strconv.Itoa(i.Index) {
-			zone = uint32(i.Index)
+			has.zone, has.index = uint32(i.Index), uint32(i.Index)
 		}
 		addrs, _ := i.Addrs()
-		for _, has := range addrs {
-			p, ok := has.(*net.IPNet)
+		for _, addr := range addrs {
+			p, ok := addr.(*net.IPNet)
 			if !ok {
 				continue
 			}
 			ip, _ := netip.AddrFromSlice(p.IP)
 			if ip.Unmap() == a.WithZone("") || i.Flags&net.FlagLoopback != 0 && a.IsLoopback() {
-				mtu = roce.MTUForLink(i.MTU).Bytes()
+				has.mtu = roce.MTUForLink(i.MTU).Bytes()
+				if has.zone == 0 {
+					has.index = uint32(i.Index)
+				}
 			}
 		}
 	}
-	if a.Zone() != "" && zone == 0 {
-		return 0, mtu, fmt.Errorf("no interface %s: %w", a.Zone(), syscall.ENODEV)
+	if a.Zone() != "" && has.zone == 0 {
+		return has, fmt.Errorf("no interface %s: %w", a.Zone(), syscall.ENODEV)
 	}
-	return zone, mtu, nil
+	return has, nil
 }
 
 // advice says what may be done about an error of opening a socket.
@@ -199,7 +210,7 @@ func (u *UDP) Close() error {
 	if u.closed.Swap(true) {
 		return nil
 	}
-	err := u.sock.Close()
+	err := errors.Join(u.groups.close(), u.sock.Close())
 	u.recv.gate.signal()
 	return err
 }

@@ -352,10 +352,10 @@ func FuzzReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, message []byte, segment uint16) {
 		r.fill(1)
 		r.at, r.count, r.off, r.id = 0, 1, 0, 0
-		r.flows.table = [64]flow{}
+		r.own.flows.table = [64]flow{}
 		r.msg.Len = copy(r.slots[0].mem, message)
 		r.msg.Segment = int(segment)
-		r.flow = r.flows.find(frame.Addr{IP: [16]byte{10: 255, 11: 255, 12: 10}, Port: 4791})
+		r.flow = r.own.flows.find(frame.Addr{IP: [16]byte{10: 255, 11: 255, 12: 10}, Port: 4791})
 		r.slots[0].refs.Store(1)
 		in := make([]*frame.Frame, 4)
 		for r.at == 0 {

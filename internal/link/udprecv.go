@@ -33,14 +33,16 @@ const (
 // stock that was made when the link was opened.
 type receiver struct {
 	mu    sync.Mutex // Recv against Close
-	flows flows
+	own   source
+	turn  int // what to ask first: see receive
 	batch *sys.RecvBatch
 	slots [recvMessages]*buffer // where the kernel puts messages; nil: needs one
 	spare []*received           // frames that Recv has at hand
 
-	count, at int // messages that came, and which one is taken apart
-	packets   int // in those that were taken apart
-	average   int // packets of a message of the last fetch, rounded up
+	from      *source // of the messages that came
+	count, at int     // messages that came, and which one is taken apart
+	packets   int     // in those that were taken apart
+	average   int     // packets of a message of the last fetch, rounded up
 	msg       sys.Received
 	flow      *flow
 	off       int // bytes of the message that are done
@@ -52,7 +54,8 @@ type receiver struct {
 }
 
 func (r *receiver) init(u *UDP, local netip.AddrPort, c UDPConfig) {
-	r.flows.local, r.flows.incoming = local, true
+	r.own.init(u.sock, local)
+	r.from = &r.own
 	r.batch = sys.NewRecvBatch(recvMessages)
 	r.gate.init()
 	r.average = 1
@@ -125,8 +128,8 @@ func (u *UDP) fetch(frames int, more *bool) bool {
 		u.got.noBuffer.Add(1)
 		return false
 	}
-	count, _ := r.batch.Recv(u.sock, n) // an error of a packet is like no packet
-	*more = count == n
+	var count int
+	count, *more = u.receive(n)
 	if r.at, r.count = 0, count; count == 0 {
 		return false
 	}
@@ -169,7 +172,7 @@ func (r *receiver) later(i int) *buffer {
 func (r *receiver) open() {
 	r.msg = r.batch.Got(r.at)
 	r.off, r.id = 0, 0
-	r.flow = r.flows.find(frame.Addr{IP: r.msg.IP, Port: r.msg.Port})
+	r.flow = r.from.flows.find(frame.Addr{IP: r.msg.IP, Port: r.msg.Port})
 	r.slots[r.at].refs.Store(1)
 }
 
@@ -248,7 +251,8 @@ func (u *UDP) parse(f *received, b *buffer, packet []byte) bool {
 	}
 	f.HeadLen = uint8(copy(f.Head[:], p.Headers.Bytes()))
 	f.Pad = uint8(p.BTH().Pad())
-	f.Peer, f.Local = r.flow.peer, u.local
+	f.Peer, f.Local = r.flow.peer, r.from.local
+	f.TOS, f.TTL = r.msg.Header.TOS, r.msg.Header.TTL
 	payload := p.Payload()
 	f.Len = len(payload)
 	switch {

@@ -142,7 +142,7 @@ func (u *UDP) sentMessage(frames []*frame.Frame) {
 // build makes one message of the first frames, and returns of how many: 0 if
 // there is no room, or the first is no packet.
 func (s *sender) build(sock *sys.UDP, frames []*frame.Frame) (n int) {
-	peer := frames[0].Peer
+	peer, as := frames[0].Peer, sys.IPHeader{TOS: frames[0].TOS, TTL: frames[0].TTL}
 	to := s.flows.find(peer)
 	if to == nil || peer.Port == 0 {
 		return 0
@@ -151,7 +151,7 @@ func (s *sender) build(sock *sys.UDP, frames []*frame.Frame) (n int) {
 	for n < len(frames) && n < s.maxRun() {
 		f := frames[n]
 		length := wireLen(f) + roce.ICRCLen
-		if length > size || total+length > maxDatagram || n > 0 && f.Peer != peer {
+		if length > size || total+length > maxDatagram || n > 0 && (f.Peer != peer || f.TOS != as.TOS || f.TTL != as.TTL) {
 			break
 		}
 		if !s.add(f, to, n) {
@@ -170,7 +170,7 @@ func (s *sender) build(sock *sys.UDP, frames []*frame.Frame) (n int) {
 	if n > 1 {
 		segment = size
 	}
-	s.batch.End(sock, to.addr, segment)
+	s.batch.EndAs(sock, to.addr, segment, as)
 	return n
 }
 

@@ -196,7 +196,7 @@ func (s *Sender) transmitPacket(w *WQE) Wait {
 		}
 		x.Set(key, s.cfg.QPN)
 		h.BTH().SetDestQP(w.DestQPN)
-		f.Peer = w.Peer
+		f.Peer, f.TOS, f.TTL = w.Peer, w.TOS, w.TTL
 	}
 	f.Token = uint64(s.at.wqe)
 	w.out++

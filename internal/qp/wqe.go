@@ -80,6 +80,8 @@ type WQE struct {
 	Peer    frame.Addr // the address they go to, with its port
 	DestQPN uint32     // the queue pair there, or all ones for a multicast group
 	QKey    uint32     // of that queue pair; with the top bit: that of our own is used
+	TOS     uint8      // traffic class; 0: what the system has
+	TTL     uint8      // hop limit; 0: what the system has
 
 	Bind Binding // of BIND MW alone
 }

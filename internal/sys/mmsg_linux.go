@@ -8,14 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Control messages: one of two bytes to send, one of four to receive, in words
-// because their header must be aligned.
-var (
-	sendControl = unix.CmsgSpace(2)
-	recvControl = unix.CmsgSpace(4)
-)
+// Control messages: up to three of up to four bytes, in words because their
+// headers must be aligned.
+type control [9]uint64
 
-type control [4]uint64
+// put appends a control message to the n bytes that there are. It returns where
+// its data goes, and how many bytes there are now.
+func (c *control) put(n int, level, kind int32, size int) (data unsafe.Pointer, end int) {
+	at := unsafe.Add(unsafe.Pointer(c), n)
+	head := (*unix.Cmsghdr)(at)
+	head.Level, head.Type = level, kind
+	head.SetLen(unix.CmsgLen(size))
+	return unsafe.Add(at, unix.CmsgLen(0)), n + unix.CmsgSpace(size)
+}
 
 // A messages is the array of headers that sendmmsg and recvmmsg take, with the
 // name and control buffer of each. It stays on the heap, at one place.
@@ -75,23 +80,47 @@ func (b *SendBatch) Add(p []byte) {
 // the family of the socket that sends it. With a segment that is not 0 the
 // kernel cuts it into datagrams of so many bytes; the last may be shorter.
 func (b *SendBatch) End(u *UDP, to netip.AddrPort, segment int) {
+	b.EndAs(u, to, segment, IPHeader{})
+}
+
+// EndAs is End for a message with a header of its own.
+func (b *SendBatch) EndAs(u *UDP, to netip.AddrPort, segment int, as IPHeader) {
 	h := &b.m.hdrs[b.n].Hdr
 	h.Namelen = putSockaddr(&b.m.names[b.n], to, u.zone)
 	h.Iov = &b.m.iovs[b.start]
 	h.SetIovlen(b.used - b.start)
 	h.Control = nil
 	h.SetControllen(0)
-	if segment > 0 {
+	if segment > 0 || as != (IPHeader{}) {
 		c := &b.m.controls[b.n]
-		head := (*unix.Cmsghdr)(unsafe.Pointer(c))
-		head.Level, head.Type = unix.IPPROTO_UDP, unix.UDP_SEGMENT
-		head.SetLen(unix.CmsgLen(2))
-		*(*uint16)(unsafe.Add(unsafe.Pointer(c), unix.CmsgLen(0))) = uint16(segment)
 		h.Control = (*byte)(unsafe.Pointer(c))
-		h.SetControllen(sendControl)
+		h.SetControllen(c.describe(segment, as, to.Addr().Is4()))
 	}
 	b.start = b.used
 	b.n++
+}
+
+// describe writes the control messages of a message to send, and returns how many
+// bytes they take.
+func (c *control) describe(segment int, as IPHeader, v4 bool) (n int) {
+	var p unsafe.Pointer
+	if segment > 0 {
+		p, n = c.put(n, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 2)
+		*(*uint16)(p) = uint16(segment)
+	}
+	level, tos, ttl := int32(unix.IPPROTO_IP), int32(unix.IP_TOS), int32(unix.IP_TTL)
+	if !v4 {
+		level, tos, ttl = unix.IPPROTO_IPV6, unix.IPV6_TCLASS, unix.IPV6_HOPLIMIT
+	}
+	if as.TOS != 0 {
+		p, n = c.put(n, level, tos, 4)
+		*(*int32)(p) = int32(as.TOS)
+	}
+	if as.TTL != 0 {
+		p, n = c.put(n, level, ttl, 4)
+		*(*int32)(p) = int32(as.TTL)
+	}
+	return n
 }
 
 // putSockaddr writes the address as the kernel wants it, and returns its length.
@@ -167,7 +196,7 @@ func (b *RecvBatch) Recv(u *UDP, n int) (int, error) {
 	for i := range b.m.hdrs[:b.touched] {
 		h := &b.m.hdrs[i].Hdr
 		h.Namelen = unix.SizeofSockaddrInet6
-		h.SetControllen(recvControl)
+		h.SetControllen(int(unsafe.Sizeof(control{})))
 	}
 	b.touched = 0
 	for {
@@ -197,12 +226,27 @@ func (b *RecvBatch) Got(i int) Received {
 	} else {
 		r.IP = s.Addr
 	}
-	if int(h.Hdr.Controllen) >= unix.CmsgLen(4) {
-		c := &b.m.controls[i]
-		head := (*unix.Cmsghdr)(unsafe.Pointer(c))
-		if head.Level == unix.IPPROTO_UDP && head.Type == unix.UDP_GRO {
-			r.Segment = int(*(*int32)(unsafe.Add(unsafe.Pointer(c), unix.CmsgLen(0))))
-		}
+	for c, n := &b.m.controls[i], 0; n+unix.CmsgLen(1) <= int(h.Hdr.Controllen); {
+		n = r.note(c, n)
 	}
 	return r
+}
+
+// note takes note of the control message that begins at n, and returns where the
+// next one does.
+func (r *Received) note(c *control, n int) (next int) {
+	at := unsafe.Add(unsafe.Pointer(c), n)
+	head := (*unix.Cmsghdr)(at)
+	data := unsafe.Add(at, unix.CmsgLen(0))
+	switch [2]int32{head.Level, head.Type} {
+	case [2]int32{unix.IPPROTO_UDP, unix.UDP_GRO}:
+		r.Segment = int(*(*int32)(data))
+	case [2]int32{unix.IPPROTO_IP, unix.IP_TOS}:
+		r.Header.TOS = *(*uint8)(data)
+	case [2]int32{unix.IPPROTO_IPV6, unix.IPV6_TCLASS}:
+		r.Header.TOS = uint8(*(*int32)(data))
+	case [2]int32{unix.IPPROTO_IP, unix.IP_TTL}, [2]int32{unix.IPPROTO_IPV6, unix.IPV6_HOPLIMIT}:
+		r.Header.TTL = uint8(*(*int32)(data))
+	}
+	return n + unix.CmsgSpace(max(int(head.Len)-unix.CmsgLen(0), 0))
 }

@@ -11,6 +11,15 @@ type UDPOptions struct {
 	// Zone is the number of the interface that link-local IPv6 addresses are
 	// on, those of peers too.
 	Zone uint32
+	// Interface is the number of the interface that multicast over IPv6 uses.
+	// IPv4 uses the one that has the address of the socket.
+	Interface uint32
+}
+
+// An IPHeader is what a program may say and see of it.
+type IPHeader struct {
+	TOS uint8 // IPv6: traffic class
+	TTL uint8 // IPv6: hop limit; to be sent, 0 stands for what the system has
 }
 
 // MaxSegments is the most datagrams that one message of a [SendBatch] may be
@@ -23,5 +32,6 @@ type Received struct {
 	Segment   int      // of what length the datagrams were that were merged, or 0
 	IP        [16]byte // of the sender; IPv4 is ::ffff:a.b.c.d
 	Port      uint16
-	Truncated bool // it was longer than its buffer
+	Header    IPHeader // zero without ShowHeaders of the socket
+	Truncated bool     // it was longer than its buffer
 }

@@ -25,6 +25,7 @@ type UDP struct {
 	fd, epoll int
 	local     netip.AddrPort
 	zone      uint32
+	iface     uint32 // for multicast
 	canCut    bool
 
 	ready func(uintptr) bool // made once, so that Wait allocates nothing
@@ -40,7 +41,7 @@ type UDP struct {
 // OpenUDP opens a socket that is bound to local, whose zone it leaves to the
 // options. The error holds a unix.Errno: EADDRINUSE, EADDRNOTAVAIL.
 func OpenUDP(local netip.AddrPort, o UDPOptions) (*UDP, error) {
-	u := &UDP{fd: -1, epoll: -1, local: local, zone: o.Zone}
+	u := &UDP{fd: -1, epoll: -1, local: local, zone: o.Zone, iface: o.Interface}
 	if err := errors.Join(u.open(o), u.watch()); err != nil {
 		u.closeAll()
 		return nil, err
@@ -61,6 +62,7 @@ func (u *UDP) open(o UDPOptions) error {
 	if err := u.setOptions(family); err != nil {
 		return err
 	}
+	u.leaveBy()
 	u.grow(unix.SO_RCVBUF, unix.SO_RCVBUFFORCE, o.RecvBuffer)
 	u.grow(unix.SO_SNDBUF, unix.SO_SNDBUFFORCE, o.SendBuffer)
 	// A kernel without these answers with an error, and does without.
@@ -234,9 +236,10 @@ func (u *UDP) Close() error {
 	}
 	u.closed = true
 	var err error
-	if u.file != nil {
+	switch {
+	case u.file != nil:
 		err = u.file.Close()
-	} else {
+	case u.epoll >= 0: // a group has none
 		err = os.NewSyscallError("close", unix.Close(u.epoll))
 	}
 	return errors.Join(err, os.NewSyscallError("close", unix.Close(u.fd)))

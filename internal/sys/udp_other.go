@@ -14,6 +14,12 @@ type UDP struct{}
 // OpenUDP answers errors.ErrUnsupported.
 func OpenUDP(netip.AddrPort, UDPOptions) (*UDP, error) { return nil, errors.ErrUnsupported }
 
+// Join answers errors.ErrUnsupported.
+func (u *UDP) Join(netip.AddrPort, UDPOptions) (*UDP, error) { return nil, errors.ErrUnsupported }
+
+// ShowHeaders does nothing.
+func (u *UDP) ShowHeaders() {}
+
 // FD returns -1.
 func (u *UDP) FD() int { return -1 }
 
@@ -58,6 +64,9 @@ func (b *SendBatch) Add([]byte) {}
 
 // End does nothing.
 func (b *SendBatch) End(*UDP, netip.AddrPort, int) {}
+
+// EndAs does nothing.
+func (b *SendBatch) EndAs(*UDP, netip.AddrPort, int, IPHeader) {}
 
 // Send answers errors.ErrUnsupported.
 func (b *SendBatch) Send(*UDP, int) (int, error) { return 0, errors.ErrUnsupported }
