@@ -31,6 +31,7 @@ type circle struct {
 	done  [outBatch]*frame.Frame // of the half that runs
 	fresh halfList               // have packets
 	due   halfList               // were woken
+	late  bool                   // the last round did not ask sockets, to send first
 }
 
 // circles are those that there are.

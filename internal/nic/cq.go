@@ -168,7 +168,7 @@ func (c *CQ) Take(n int) (a, b []qp.CQE) {
 	}
 	c.mu.Lock()
 	if circle != nil {
-		if c.polls++; int(c.tail-c.head) < n || c.polls%pollsPerDrive == 0 {
+		if c.polls++; c.tail == c.head || c.polls%pollsPerDrive == 0 {
 			circle.driveLocked(rounds, 0, c)
 		}
 	}

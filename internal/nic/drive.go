@@ -166,12 +166,17 @@ func (c *circle) look() {
 
 // round does a little of all there is to do, and reports whether there was
 // anything. Sockets are asked only by the first round of a drive, and by the
-// next when there may be more: that is a system call.
+// next when there may be more: that is a system call. What a program has posted
+// leaves before it, once.
 func (c *circle) round(budget int, first bool) (did bool) {
 	c.gather()
+	ask := first || c.late
+	if c.late = first && !c.late && c.due.first != nil; c.late {
+		ask = false
+	}
 	devices := *c.devices.Load()
 	for _, d := range devices {
-		if d.linkFD >= 0 && !first && !d.rx.full {
+		if d.linkFD >= 0 && !ask && !d.rx.full {
 			continue
 		}
 		n := d.rx.pass()
