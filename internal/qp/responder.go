@@ -70,7 +70,8 @@ type Responder struct {
 	reading reading // a READ that is being answered
 	answers answers // what is owed
 
-	cqe CQE
+	cqe    CQE
+	origin origin // of datagrams
 }
 
 // A message is what kind of request has begun and not ended.

@@ -39,9 +39,7 @@ func (r *Responder) receiveUD(f *frame.Frame) {
 func (r *Responder) takeDatagram() {
 	p := &r.packet
 	r.got = roce.GRHLen
-	var g roce.GRH
-	r.origin(&g)
-	if !r.place.copyIn(r.env, r.recv.SG, g[:]) || !r.fill() {
+	if !r.place.copyIn(r.env, r.recv.SG, r.origin.from(p.f)) || !r.fill() {
 		r.fail(badReceive.recv)
 		return
 	}
@@ -52,14 +50,28 @@ func (r *Responder) takeDatagram() {
 	r.completeFrom(p.h.DETH().SrcQP())
 }
 
-// origin writes the GRH of the datagram in hand: its IP header, as far as the
-// link has seen it. It stays zero for a frame without addresses.
-func (r *Responder) origin(g *roce.GRH) {
-	f := r.packet.f
-	from := roce.Path{Src: f.Peer.AddrPort(), Dst: f.Local.AddrPort(), TrafficClass: f.TOS, HopLimit: f.TTL,
+// An origin is the GRH of the newest datagram, and what it was made of: the
+// next one often has the same.
+type origin struct {
+	peer, local frame.Addr
+	tos, ttl    uint8
+	n           int // bytes of the UDP payload
+	grh         roce.GRH
+}
+
+// from returns the GRH of a datagram: its IP header, as far as the link has
+// seen it. It is zero for a frame whose addresses do not go together.
+func (o *origin) from(f *frame.Frame) []byte {
+	n := int(f.HeadLen) + f.Len + int(f.Pad) + roce.ICRCLen
+	if o.n == n && o.peer == f.Peer && o.local == f.Local && o.tos == f.TOS && o.ttl == f.TTL {
+		return o.grh[:]
+	}
+	o.n, o.peer, o.local, o.tos, o.ttl = n, f.Peer, f.Local, f.TOS, f.TTL
+	path := roce.Path{Src: f.Peer.AddrPort(), Dst: f.Local.AddrPort(), TrafficClass: f.TOS, HopLimit: f.TTL,
 		Ident: roce.Segment(0)}
 	if f.TTL == 0 {
-		from.HopLimit = unknownHops
+		path.HopLimit = unknownHops
 	}
-	from.PutGRH(g, int(f.HeadLen)+f.Len+int(f.Pad)+roce.ICRCLen)
+	path.PutGRH(&o.grh, n)
+	return o.grh[:]
 }

@@ -1,6 +1,7 @@
 package qp
 
 import (
+	"encoding/binary"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -97,18 +98,29 @@ func TestAnInlineRequestHoldsItsBytes(t *testing.T) {
 // TestTheGRHHasWhatTheLinkSaw: traffic class and hop limit where they are
 // known, and the usual hop limit where they are not.
 func TestTheGRHHasWhatTheLinkSaw(t *testing.T) {
-	for _, family := range []int{4, 6} {
-		for _, c := range []struct{ tos, ttl, want uint8 }{{0, 0, 64}, {0xb9, 3, 3}} {
-			p := newUnreliable(t, roce.UD)
-			p.a.receive(1, SGE{addr(1, 0), 100, 1})
-			f := request(roce.UDSendOnly, 0, 1)
-			f.Peer, f.Local, f.TOS, f.TTL = addrOf("B", family), addrOf("A", family), c.tos, c.ttl
-			p.a.r.Receive(f, 1)
-			g := (*roce.GRH)(p.a.regions[0].mem)
-			if g.Is4() != (family == 4) || g.TrafficClass() != c.tos || g.HopLimit() != c.want ||
-				g.Src() != f.Peer.AddrPort().Addr() || g.Dst() != f.Local.AddrPort().Addr() {
-				t.Errorf("IPv%d %+v: GRH % x", family, c, g[:])
-			}
+	p := newUnreliable(t, roce.UD)
+	for _, c := range []struct {
+		from, to       string
+		family         int
+		tos, ttl, want uint8
+		n              int
+	}{
+		{"B", "A", 4, 0, 0, 64, 1}, {"B", "A", 4, 0, 0, 64, 1}, {"B", "A", 4, 0, 0, 64, 5}, {"B", "A", 4, 9, 0, 64, 5},
+		{"B", "A", 4, 9, 3, 3, 5}, {"A", "A", 4, 9, 3, 3, 5}, {"A", "B", 4, 9, 3, 3, 5}, {"A", "B", 6, 9, 3, 3, 5},
+	} {
+		p.a.receive(1, SGE{addr(1, 0), 100, 1})
+		f := request(roce.UDSendOnly, 0, c.n)
+		f.Peer, f.Local, f.TOS, f.TTL = addrOf(c.from, c.family), addrOf(c.to, c.family), c.tos, c.ttl
+		p.a.r.Receive(f, 1)
+		g := (*roce.GRH)(p.a.regions[0].mem)
+		length := binary.BigEndian.Uint16(g[22:]) - 20
+		if c.family == 6 {
+			length = binary.BigEndian.Uint16(g[4:])
+		}
+		if g.Is4() != (c.family == 4) || g.TrafficClass() != c.tos || g.HopLimit() != c.want ||
+			g.Src() != f.Peer.AddrPort().Addr() || g.Dst() != f.Local.AddrPort().Addr() ||
+			int(length) != 8+roce.BTHLen+roce.DETHLen+c.n+roce.PadFor(c.n)+roce.ICRCLen {
+			t.Errorf("%+v: GRH % x", c, g[:])
 		}
 	}
 }
