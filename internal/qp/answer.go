@@ -11,6 +11,7 @@ type answer struct {
 	syndrome roce.Syndrome // of a NAK
 	psn      roce.PSN
 	before   uint64 // of an atomic
+	first    bool   // of an atomic or ATOMIC WRITE: it was not answered before
 }
 
 type answerKind uint8
@@ -89,6 +90,9 @@ func (r *Responder) sendAnswers() bool {
 		r.respond(f, roce.RCReadResponseOnly, a.other.psn, roce.AckUnlimited)
 	default:
 		r.respond(f, roce.RCAck, a.other.psn, a.other.syndrome)
+	}
+	if a.other.first {
+		r.holdToDepth(a.other.psn.Next())
 	}
 	a.other.kind = noAnswer
 	r.env.Emit(f)

@@ -44,5 +44,5 @@ func (r *Responder) atomicWrite() {
 	r.saved.add(resource{psn: p.psn, packets: 1, op: OpAtomicWrite})
 	r.expected = r.expected.Next()
 	r.msn++
-	r.owe(answer{kind: answerEmpty, psn: p.psn})
+	r.owe(answer{kind: answerEmpty, psn: p.psn, first: true})
 }

@@ -48,6 +48,7 @@ func (w *wire) InvalidateLocal(uint32) bool              { return true }
 func (w *wire) InvalidateRemote(uint32) bool             { return true }
 func (w *wire) TakeReceive() *RecvWQE                    { return &w.recv }
 func (w *wire) CompleteSend(*CQE) bool                   { w.done++; return true }
+func (w *wire) Waiting(int) *frame.Frame                 { return nil }
 func (w *wire) GiveUpReceive(*RecvWQE)                   {}
 func (w *wire) Flush(*FlushTarget) bool                  { return true }
 func (w *wire) BindWindow(*Binding) bool                 { return true }

@@ -70,6 +70,12 @@ type Env interface {
 	// queue comes back in any order.
 	TakeReceive() *RecvWQE
 
+	// Waiting returns the requests that have arrived and that the Responder is
+	// not done with, linked by Next from the oldest on, if there are more than n
+	// of them; else it may return nil. The one that Receive was called with is
+	// among them.
+	Waiting(n int) *frame.Frame
+
 	// GiveUpReceive takes back a receive that will never be completed: the
 	// queue pair is being reset.
 	GiveUpReceive(w *RecvWQE)

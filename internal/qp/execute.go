@@ -76,7 +76,7 @@ func (r *Responder) atomic() {
 	r.saved.add(resource{psn: p.psn, packets: 1, op: op, before: before})
 	r.expected = r.expected.Next()
 	r.msn++
-	r.owe(answer{kind: answerAtomic, psn: p.psn, before: before})
+	r.owe(answer{kind: answerAtomic, psn: p.psn, before: before, first: true})
 }
 
 // atomicOp returns what an atomic asks for.

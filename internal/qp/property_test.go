@@ -79,6 +79,7 @@ func (p *pair) run(t fataler) {
 // turn is a run of both halves of a host.
 func (p *pair) turn(t fataler, h *host, me int) bool {
 	in := p.queue[me]
+	h.inbox = &in
 	busy := len(in) > 0
 	for len(in) > 0 {
 		if !isRequest(in[0]) {

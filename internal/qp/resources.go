@@ -19,6 +19,9 @@ type resources struct {
 	limit int // how much of the ring is in use, MaxDestRdAtomic
 	next  int
 	count int
+
+	excess   roce.PSN // of a request above the limit, which is to be refused
+	exceeded bool     // there is one
 }
 
 // add remembers one more, instead of the oldest when there are limit.
@@ -107,6 +110,9 @@ func (r *Responder) read(budget int) (more bool) {
 			f.Payload = append(f.Payload, mem)
 			f.Len, f.Pad = n, uint8(roce.PadFor(n))
 			(*roce.BTH)(f.Head[:]).SetPad(int(f.Pad))
+		}
+		if last && !j.again {
+			r.holdToDepth(j.psn.Next())
 		}
 		r.env.Emit(f)
 		j.first = false

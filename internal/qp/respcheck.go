@@ -106,7 +106,7 @@ func (r *Responder) checkOpcode() step {
 	if r.cfg.Access&need == 0 {
 		return r.no(noAccess)
 	}
-	if !p.has(roce.IsWrite) && r.saved.limit == 0 {
+	if !p.has(roce.IsWrite) && !r.saved.allow(p.psn) {
 		return r.no(badRequest)
 	}
 	return stepReceive

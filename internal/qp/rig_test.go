@@ -3,6 +3,7 @@ package qp
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/gantry-rdma/gantry/internal/frame"
 	"github.com/gantry-rdma/gantry/roce"
@@ -58,6 +59,7 @@ type host struct {
 	onSend   func(*CQE)
 	onRecv   func(*CQE)
 	onBack   func(wake bool)
+	inbox    *[]*frame.Frame // packets that wait; nil: none
 	addr     frame.Addr
 }
 
@@ -185,6 +187,23 @@ func (h *host) GiveUpReceive(w *RecvWQE) {
 	}
 	h.taken = nil
 	h.givenUp++
+}
+
+func (h *host) Waiting(n int) *frame.Frame {
+	if h.inbox == nil {
+		return nil
+	}
+	var first *frame.Frame
+	for _, f := range slices.Backward(*h.inbox) {
+		if isRequest(f) {
+			f.Next, first = first, f
+			n--
+		}
+	}
+	if n >= 0 {
+		return nil
+	}
+	return first
 }
 
 func (h *host) fits() bool {

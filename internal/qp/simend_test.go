@@ -84,6 +84,7 @@ func (e *end) wake() {
 
 // turn is a run of both halves, as the device does it.
 func (e *end) turn() {
+	e.inbox = &e.fifo
 	for len(e.fifo) > 0 {
 		f := e.fifo[0]
 		if !isRequest(f) {

@@ -152,6 +152,7 @@ func (g *stage) settle() {
 func (g *stage) turn(n string) bool {
 	h := g.hosts[n]
 	in := g.queue[n]
+	h.inbox = &in
 	did := len(in) > 0
 	if g.deaf[n] {
 		in, g.queue[n] = nil, nil
