@@ -20,6 +20,7 @@ const (
 	dropState                    // the queue pair takes no such packets in its state
 	dropAddress                  // from or to an address that is not the connection's
 	dropPKey                     // another partition
+	dropGroup                    // no queue pair is attached to the multicast group
 	dropBacklog                  // too many packets wait for the queue pair
 	keyFaults                    // local and remote accesses refused, one for each reason
 	faultUnknown                 // no such key
@@ -39,7 +40,7 @@ const (
 var counterNames = [counters]string{
 	dropShort: "drop_short", dropVersion: "drop_version", dropOpcode: "drop_opcode", dropLength: "drop_length",
 	dropCNP: "rcvd_cnp", dropUnknownQP: "drop_unknown_qp", dropTransport: "drop_transport",
-	dropState: "drop_qp_state", dropAddress: "drop_address", dropPKey: "drop_pkey", dropBacklog: "drop_backlog",
+	dropState: "drop_qp_state", dropAddress: "drop_address", dropPKey: "drop_pkey", dropGroup: "drop_group", dropBacklog: "drop_backlog",
 	keyFaults: "key_fault", faultUnknown: "key_unknown", faultStale: "key_stale", faultDomain: "key_domain",
 	faultRight: "key_right", faultRange: "key_range",
 	countNoFrame: "no_frame", countNoRoom: "no_room", countCQOverflow: "cq_overflow", countEventLost: "event_lost",
@@ -80,6 +81,15 @@ type Counter struct {
 func (d *Device) Counters() (all []Counter) {
 	d.exclusively(func() { all = d.counters() })
 	return all
+}
+
+// Violations returns how many packets were dropped because of their P_Key, and
+// how many datagrams because of their Q_Key.
+func (d *Device) Violations() (pkeys, qkeys uint64) {
+	d.exclusively(func() {
+		pkeys, qkeys = d.tally.own[dropPKey].sum(), d.tally.machine[qp.CountDropQKey].sum()
+	})
+	return pkeys, qkeys
 }
 
 func (d *Device) counters() []Counter {

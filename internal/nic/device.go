@@ -64,6 +64,7 @@ type Device struct {
 	timers timers
 	rx     receiver
 	tx     outbox // of the halves that the circle runs
+	groups groups
 	events events
 	tally  tally
 
@@ -334,6 +335,7 @@ func (d *Device) Close() error {
 		d.tx.close()
 		errs = append(errs, d.link.Close()) // frames that nobody has received come back
 	})
+	d.groups.disband()
 	limit := instant() + patience
 	d.qps.all(func(q *QP) { errs = append(errs, q.destroy(limit)) })
 	d.timers.stop()

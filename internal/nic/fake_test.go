@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"net/netip"
 	"sync"
 	"testing"
 
@@ -68,6 +69,10 @@ func (s *script) MTU() int              { return 4096 }
 func (s *script) Pollable() (int, bool) { return -1, false }
 func (s *script) Stats() link.Stats     { return link.Stats{} }
 func (s *script) Close() error          { return nil }
+func (s *script) SeeHeaders()           {}
+func (s *script) Join(netip.Addr) error { return nil }
+
+func (s *script) Leave(netip.Addr) error { return nil }
 
 // arrive hands in frames and lets the device work.
 func (s *script) arrive(d *Device, frames ...*frame.Frame) {

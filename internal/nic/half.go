@@ -5,6 +5,7 @@ import (
 
 	"github.com/gantry-rdma/gantry/internal/frame"
 	"github.com/gantry-rdma/gantry/internal/qp"
+	"github.com/gantry-rdma/gantry/roce"
 	"github.com/gantry-rdma/gantry/work"
 )
 
@@ -241,12 +242,16 @@ func (h *half) giveBack() {
 		return
 	}
 	h.handled = 0
+	frames := h.done[:n]
+	if h.q.transport == roce.UD {
+		frames = h.d.groups.refs.collect(frames)
+	}
 	if h.circle != nil {
 		h.waiting -= n
-		h.circle.give(h.d.link, h.done[:n])
+		h.circle.give(h.d.link, frames)
 	} else {
 		h.in.count.Add(int32(-n))
-		h.d.link.Give(h.done[:n])
+		h.d.link.Give(frames)
 	}
 	clear(h.done[:n])
 }

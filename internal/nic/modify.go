@@ -225,6 +225,9 @@ func (q *QP) destroy(limit qp.Instant) error {
 	if q.dead {
 		return fmt.Errorf("queue pair: %w", ErrClosed)
 	}
+	if q.attached() {
+		return fmt.Errorf("queue pair that is attached to a multicast group: %w", ErrBusy)
+	}
 	q.state.Store(uint32(Reset))
 	q.shut()
 	q.send.retire()

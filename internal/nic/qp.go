@@ -118,6 +118,9 @@ func (d *Device) NewQP(c QPConfig) (*QP, error) {
 	q.send.sender = &q.send.m
 	q.send.m.Init(&q.send, q.sq)
 	q.recv.m.Init(&q.recv, 0)
+	if c.Transport == roce.UD {
+		d.link.SeeHeaders()
+	}
 	if err := d.number(q, c.Management); err != nil {
 		q.leaveSRQ()
 		return nil, err

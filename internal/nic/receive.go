@@ -59,7 +59,11 @@ func (r *receiver) pass() int {
 		r.batch[i] = nil
 		h, why := r.d.destination(f)
 		if h == nil {
-			r.drop(f, why)
+			if why == dropGroup {
+				r.distribute(f)
+			} else {
+				r.drop(f, why)
+			}
 			continue
 		}
 		if h.circle != nil {
@@ -116,13 +120,14 @@ func (d *Device) giveChain(f *frame.Frame) {
 	for f != nil {
 		next := f.Next
 		f.Next = nil
-		d.link.Give([]*frame.Frame{f})
+		d.link.Give(d.groups.refs.collect([]*frame.Frame{f}))
 		f = next
 	}
 }
 
 // destination checks a packet and returns the half that it is for, or nil and
-// the reason to drop it. Nothing in it is trusted.
+// the reason to drop it; of a datagram to a group, dropGroup. Nothing in it is
+// trusted.
 func (d *Device) destination(f *frame.Frame) (*half, counter) {
 	n := int(f.HeadLen)
 	if n < roce.BTHLen || n > len(f.Head) {
@@ -136,6 +141,9 @@ func (d *Device) destination(f *frame.Frame) (*half, counter) {
 	num := h.DestQP()
 	q := d.qps.at(num)
 	if q == nil || q.num != num {
+		if num == groupQPN && o.Transport() == roce.UD {
+			return nil, dropGroup
+		}
 		return nil, dropUnknownQP
 	}
 	if o.Transport() != q.transport {
