@@ -148,6 +148,9 @@ func (m *Memory) route(a frame.Addr) (*Memory, *lane) {
 // Recv returns frames of the other end, then those of this one. Frames with
 // Damage are dropped here, as an ICRC would have them dropped.
 func (m *Memory) Recv(frames []*frame.Frame) (n int) {
+	if m.in[0].empty() && m.in[1].empty() {
+		return 0
+	}
 	for i, from := range [...]*Memory{m.peer, m} {
 		l := &m.in[i]
 		for n < len(frames) && !l.empty() {

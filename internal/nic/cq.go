@@ -150,7 +150,7 @@ func (c *CQ) add(e *qp.CQE) {
 // solicited ones: failures do too.
 func solicits(e *qp.CQE) bool { return e.Solicited || e.Status != qp.StatusSuccess }
 
-// pollsPerDrive is how many polls that find enough may follow each other
+// pollsPerDrive is how many polls that find something may follow each other
 // before one drives the device, so that nothing starves behind a full queue.
 const pollsPerDrive = 16
 
@@ -160,7 +160,8 @@ const rounds = 8
 
 // Take returns up to n of the oldest entries, in two pieces, and locks the
 // queue until Done. It locks nothing when it returns none. On a device that is
-// driven by polling it drives, unless there are enough.
+// driven by polling it drives when there are none, and now and then when there
+// are.
 func (c *CQ) Take(n int) (a, b []qp.CQE) {
 	circle := c.d.circle
 	if circle == nil && c.ready.Load() == 0 {

@@ -55,6 +55,9 @@ func (r *receiver) loop() {
 // pass takes one batch and returns how many packets were in it.
 func (r *receiver) pass() int {
 	n := r.d.link.Recv(r.batch[:])
+	if n == 0 {
+		return 0
+	}
 	for i, f := range r.batch[:n] {
 		r.batch[i] = nil
 		h, why := r.d.destination(f)
