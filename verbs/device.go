@@ -3,6 +3,7 @@ package verbs
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/netip"
 
 	"github.com/gantry-rdma/gantry/internal/link"
@@ -151,13 +152,33 @@ type PortAttr struct {
 	MaxMTU    roce.MTU  // the most that there is
 	ActiveMTU roce.MTU  // the most that a path MTU may be
 	GIDs      int       // entries of the GID table
+	PKeys     int       // entries of the partition table
 	Ethernet  bool      // the link layer, always true
+
+	// What was dropped for its key, as far as 32 bits count: what a subnet
+	// manager would be told with trap 257 and trap 258.
+	BadPKeys       uint32 // packets of another partition
+	QKeyViolations uint32 // datagrams with another Q_Key
 }
 
 // Port returns the attributes of the port, whose number is 1.
 func (d *Device) Port() PortAttr {
 	mtu, _ := roce.MTUOf(d.n.MTU())
-	return PortAttr{State: PortActive, MaxMTU: roce.MTU4096, ActiveMTU: mtu, GIDs: 1, Ethernet: true}
+	badPKeys, badQKeys := d.n.Violations()
+	return PortAttr{
+		State: PortActive, MaxMTU: roce.MTU4096, ActiveMTU: mtu, GIDs: 1, PKeys: 1, Ethernet: true,
+		BadPKeys:       uint32(min(badPKeys, math.MaxUint32)),
+		QKeyViolations: uint32(min(badQKeys, math.MaxUint32)),
+	}
+}
+
+// PKey returns an entry of the partition table; 0 is the only one. Its top bit
+// says that this is a full member.
+func (d *Device) PKey(i int) (uint16, error) {
+	if i != 0 {
+		return 0, invalid("partition key index %d, want 0", i)
+	}
+	return nic.Partition, nil
 }
 
 // A GID names a port: 16 bytes that hold its IP address, IPv4 as ::ffff:a.b.c.d.

@@ -123,17 +123,21 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-func (b *bench) newQP(t testing.TB) *QP {
+func (b *bench) newQP(t testing.TB) *QP { return b.newQPOf(t, nil) }
+
+// newQPOf makes a queue pair that takes its receives from s.
+func (b *bench) newQPOf(t testing.TB, s *SRQ) *QP {
 	t.Helper()
 	q, err := b.d.NewQP(QPConfig{
 		PD: b.pd, Transport: roce.RC, SendCQ: b.cq, RecvCQ: b.cq, SendDepth: 16, RecvDepth: 16, SendSGE: 1, RecvSGE: 1,
+		SRQ: s,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	q.ToInit()
 	all := qp.RemoteRead | qp.RemoteWrite | qp.RemoteAtomic
-	q.ToRTR(qp.ResponderConfig{DestQPN: 0x77, MTU: roce.MTU1024, PSN: 100, MaxDestRdAtomic: 4, MinRNRTimer: 1, Access: all}, there)
+	q.ToRTR(qp.ResponderConfig{DestQPN: 0x77, MTU: roce.MTU1024, PSN: 100, MaxDestRdAtomic: 4, MinRNRTimer: 1, Access: all}, AddressVector{IP: there.IP})
 	q.ToRTS(qp.SenderConfig{DestQPN: 0x77, MTU: roce.MTU1024, PSN: 500, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 4})
 	return q
 }
