@@ -39,12 +39,12 @@ const (
 type AddressVector struct {
 	DGID         GID   // the peer's
 	SGIDIndex    int   // always 0
-	HopLimit     uint8 // noted, and not used: the system chooses
-	TrafficClass uint8 // likewise
+	HopLimit     uint8 // 0: what the system has for such packets
+	TrafficClass uint8 // DSCP and ECN; IPv4 calls it type of service
 }
 
 // AVTo returns the address vector of a peer's address.
-func AVTo(a netip.Addr) AddressVector { return AddressVector{DGID: GIDOf(a), HopLimit: 64} }
+func AVTo(a netip.Addr) AddressVector { return AddressVector{DGID: GIDOf(a)} }
 
 // QPAttr are the attributes of a queue pair.
 type QPAttr struct {

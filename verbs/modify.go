@@ -1,7 +1,7 @@
 package verbs
 
 import (
-	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/internal/nic"
 	"github.com/gantry-rdma/gantry/internal/qp"
 	"github.com/gantry-rdma/gantry/roce"
 )
@@ -113,7 +113,7 @@ func (q *QP) move(from, to QPState, mask AttrMask) error {
 		q.n.ToInit()
 		return nil
 	case StateRTR:
-		q.n.ToRTR(q.responder(), frame.Addr{IP: q.attr.AV.DGID})
+		q.n.ToRTR(q.responder(), q.attr.AV.path())
 		return nil
 	case StateSQD:
 		if from == StateRTS {
@@ -155,11 +155,15 @@ func (q *QP) adjust(from QPState, mask AttrMask) {
 		q.n.SetMaxDestRdAtomic(a.MaxDestRdAtomic)
 	}
 	if mask&AttrAV != 0 {
-		q.n.Redirect(frame.Addr{IP: a.AV.DGID})
+		q.n.Redirect(a.AV.path())
 	}
 	if mask&ofSender != 0 {
 		q.n.SetSender(q.sender())
 	}
+}
+
+func (a *AddressVector) path() nic.AddressVector {
+	return nic.AddressVector{IP: a.DGID, TOS: a.TrafficClass, TTL: a.HopLimit}
 }
 
 func (q *QP) responder() qp.ResponderConfig {

@@ -95,16 +95,12 @@ func (c *Capture) packet(f *frame.Frame, now time.Time, direction int) {
 	if int(f.HeadLen) > len(f.Head) || !sound(f) {
 		return
 	}
-	to := c.flows[direction].find(f.Peer)
 	h, _, ok := roce.ParseHeaders(f.Head[:f.HeadLen])
-	if to == nil || !ok {
+	path, sums, known := c.path(f, direction)
+	if !known || !ok {
 		return
 	}
 	body := f.Len + int(f.Pad)
-	path := roce.Path{Src: c.flows[direction].local, Dst: to.addr, HopLimit: 64, Ident: roce.Segment(0)}
-	if direction == inbound {
-		path.Src, path.Dst = path.Dst, path.Src
-	}
 	var room [roce.Room]byte
 	n := path.Put(&room, h.Len()+body+roce.ICRCLen)
 	if n == 0 {
@@ -112,7 +108,7 @@ func (c *Capture) packet(f *frame.Frame, now time.Time, direction int) {
 	}
 	at := c.block.begin(now, n+h.Len()+body+roce.ICRCLen)
 	c.block.buf = append(append(c.block.buf, room[:n]...), h.Bytes()...)
-	sum := to.icrc.Start(h, body, roce.Segment(0))
+	sum := sums.Start(h, body, roce.Segment(0))
 	for _, p := range f.Payload {
 		c.block.buf = append(c.block.buf, p...)
 		sum = sum.Add(p)
@@ -121,6 +117,29 @@ func (c *Capture) packet(f *frame.Frame, now time.Time, direction int) {
 	(sum.AddPad(int(f.Pad)) ^ roce.ICRC(f.Damage)).Put((*[roce.ICRCLen]byte)(tail[f.Pad:]))
 	c.block.buf = append(c.block.buf, tail[:f.Pad+roce.ICRCLen]...)
 	c.block.end(at, direction)
+}
+
+// path returns what the headers of a frame say, and what begins its ICRC.
+func (c *Capture) path(f *frame.Frame, direction int) (p roce.Path, sums *roce.Flow, ok bool) {
+	flows := &c.flows[direction]
+	to := flows.find(f.Peer)
+	if to == nil {
+		return p, nil, false
+	}
+	p = roce.Path{Src: flows.local, Dst: to.addr, TrafficClass: f.TOS, HopLimit: f.TTL, Ident: roce.Segment(0)}
+	if f.TTL == 0 {
+		p.HopLimit = 64
+	}
+	if direction == outbound {
+		return p, &to.icrc, true
+	}
+	p.Src, p.Dst = to.addr, flows.local
+	if at := f.Local.AddrPort(); at != flows.local { // a multicast group
+		p.Dst = at
+		group, ok := roce.NewFlow(p.Src, p.Dst)
+		return p, &group, ok
+	}
+	return p, &to.icrc, true
 }
 
 // write writes the first n bytes of the blocks.

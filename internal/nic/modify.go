@@ -76,8 +76,17 @@ func (q *QP) quiet() bool {
 // ToInit takes the queue pair from RESET to INIT, or keeps it there.
 func (q *QP) ToInit() { q.state.Store(uint32(Init)) }
 
+// An AddressVector says where a peer is, and what the IP headers of packets to it say: 0
+// leaves that to the system.
+type AddressVector struct {
+	IP       [16]byte
+	TOS, TTL uint8
+}
+
+func (v AddressVector) peer() frame.Addr { return frame.Addr{IP: v.IP, Port: roce.Port} }
+
 // ToRTR begins to take requests: from a peer's address, or, of UD, from anyone.
-func (q *QP) ToRTR(c qp.ResponderConfig, peer frame.Addr) {
+func (q *QP) ToRTR(c qp.ResponderConfig, to AddressVector) {
 	c.Transport, c.QPN, c.SharedReceive = q.transport, q.num, q.recv.srq != nil
 	q.recv.disable()
 	q.recv.discard()
@@ -88,9 +97,9 @@ func (q *QP) ToRTR(c qp.ResponderConfig, peer frame.Addr) {
 	q.recv.m.Start(c)
 	q.recv.enable()
 	q.state.Store(uint32(RTR))
-	peer.Port = roce.Port
 	q.view.Store(&view{
-		requests: true, anyone: q.transport == roce.UD, pkey: Partition, peer: peer, local: q.d.link.Local(),
+		requests: true, anyone: q.transport == roce.UD, pkey: Partition, local: q.d.link.Local(),
+		peer: to.peer(), tos: to.TOS, ttl: to.TTL,
 	})
 }
 
@@ -174,8 +183,8 @@ func (q *QP) SetSender(c qp.SenderConfig) {
 // Redirect goes on with a peer that has another address. The send queue is
 // drained: what the send half still has for the link are packets sent once
 // more, whose answers came.
-func (q *QP) Redirect(peer frame.Addr) {
-	peer.Port = roce.Port
+func (q *QP) Redirect(to AddressVector) {
+	peer := to.peer()
 	q.changeSender(func(m *qp.Sender) {
 		q.send.discard()
 		if q.transport == roce.RC {
@@ -185,7 +194,7 @@ func (q *QP) Redirect(peer frame.Addr) {
 		for {
 			old := q.view.Load()
 			v := *old
-			v.peer = peer
+			v.peer, v.tos, v.ttl = peer, to.TOS, to.TTL
 			if q.view.CompareAndSwap(old, &v) {
 				return
 			}

@@ -149,7 +149,8 @@ func (h *half) Emit(f *frame.Frame) {
 		return
 	}
 	if h.q.transport != roce.UD { // the machine has set it then
-		f.Peer = h.q.view.Load().peer
+		v := h.q.view.Load()
+		f.Peer, f.TOS, f.TTL = v.peer, v.tos, v.ttl
 	}
 	f.Owner.(*outFrame).epoch = h.epoch
 	h.out.add(h.epoch, 1)
@@ -161,11 +162,11 @@ func (h *half) Emit(f *frame.Frame) {
 func (h *half) flush() bool {
 	b := h.by
 	n := b.queued
-	peer := h.q.view.Load().peer
+	v := h.q.view.Load()
 	own := h.q.transport == roce.UD // the machine has set it
 	for i, f := range b.tx[:n] {
 		if !own {
-			f.Peer = peer
+			f.Peer, f.TOS, f.TTL = v.peer, v.tos, v.ttl
 		}
 		if i >= b.counted {
 			f.Owner.(*outFrame).epoch = h.epoch

@@ -91,6 +91,7 @@ type view struct {
 	pkey      uint16
 	peer      frame.Addr
 	local     frame.Addr
+	tos, ttl  uint8 // of packets to the peer; 0: what the system has
 }
 
 // framesPerQP is how many frames the pool grows by with each queue pair.
