@@ -164,6 +164,7 @@ const (
 	CountDropTooLong   // does not fit the receive
 	CountDropAccess    // a WRITE that the queue pair or its key does not allow
 	CountDropQKey      // another Q_Key: the Q_Key violation counter
+	CountUnsentTooLong // datagram that is longer than a packet: completed, and not sent
 	Counters           // how many there are
 )
 
@@ -172,6 +173,7 @@ var counterNames = [...]string{
 	"completer_retry_err", "timeout", "probe", "retry_exceeded_err", "retry_rnr_exceeded_err", "ack_deferred",
 	"drop_ghost", "drop_stale", "drop_gap", "drop_replay", "drop_state", "drop_malformed",
 	"drop_late", "drop_order", "drop_rest", "drop_no_receive", "drop_too_long", "drop_access", "drop_qkey",
+	"unsent_too_long",
 }
 
 // String returns the counter's name.

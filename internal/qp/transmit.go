@@ -117,8 +117,20 @@ func (s *Sender) transmitNext() Wait {
 		return s.invalidate(w)
 	case w.Op == OpBindMW:
 		return s.bind(w)
+	case s.cfg.Transport == roce.UD && w.Len > uint32(s.mtu):
+		return s.skip(w)
 	}
 	return s.transmitPacket(w)
+}
+
+// skip completes a datagram that is longer than a packet without sending it,
+// and without an error (IBTA Vol 1, C10-93.1.1). It is counted.
+func (s *Sender) skip(w *WQE) Wait {
+	s.env.Count(CountUnsentTooLong)
+	w.end = w.first
+	s.at.wqe++
+	s.acked = s.at.wqe
+	return WaitNothing
 }
 
 // beginUnreliable starts a request, if it may. A local invalidation waits until
@@ -139,14 +151,9 @@ func (s *Sender) beginUnreliable(w *WQE) Wait {
 	return WaitNothing
 }
 
-// possible tells whether a request can be executed at all. A datagram is one
-// packet.
+// possible tells whether a request can be executed at all.
 func (s *Sender) possible(w *WQE) Status {
 	datagram := s.cfg.Transport == roce.UD
-	longest := uint32(maxMessage)
-	if datagram {
-		longest = uint32(s.mtu)
-	}
 	switch w.Op {
 	case OpSend, OpSendImm:
 	case OpWrite, OpWriteImm, OpBindMW:
@@ -161,7 +168,7 @@ func (s *Sender) possible(w *WQE) Status {
 	switch {
 	case w.Flags&Inline != 0 && uint32(len(w.Data)) != w.Len:
 		return StatusLocQPOp
-	case w.Len > longest:
+	case w.Len > maxMessage:
 		return StatusLocLen
 	}
 	return StatusSuccess
