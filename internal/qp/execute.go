@@ -21,14 +21,14 @@ func (r *Responder) execute() step {
 	case p.has(roce.IsRead):
 		r.beginRead()
 		return stepDone
+	case p.has(roce.IsAtomic):
+		r.atomic()
+		return stepDone
 	case p.has(roce.IsAtomicWrite):
 		r.atomicWrite()
 		return stepDone
-	case p.has(roce.IsFlush):
-		return r.flushMemory()
 	default:
-		r.atomic()
-		return stepDone
+		return r.flushMemory()
 	}
 	return stepComplete
 }

@@ -182,10 +182,11 @@ func (r *Responder) checkKey() step {
 	case p.has(roce.IsRead):
 		h := p.h.RETH()
 		return r.lookUp(target{h.VA(), h.RKey(), h.DMALen()}, RemoteRead)
+	case p.has(roce.IsAtomic):
 	case p.has(roce.IsAtomicWrite):
 		return r.checkAtomicWrite()
-	case p.has(roce.IsFlush):
-		return stepExecute // the device looks its memory up
+	default: // the device looks up the memory of a FLUSH
+		return stepExecute
 	}
 	h := p.h.AtomicETH()
 	if h.VA()%8 != 0 {
