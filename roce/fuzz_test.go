@@ -39,7 +39,11 @@ func FuzzParse(f *testing.F) {
 		before := bytes.Clone(b)
 		p, ok := Parse(b)
 		if !ok {
-			return
+			if p, ok = ParseReserved(b); !ok {
+				return
+			}
+		} else if _, twice := ParseReserved(b); twice {
+			t.Error("the opcode is known and is not")
 		}
 		if line := p.String(); len(line) > lineSize {
 			t.Errorf("got a line of %d bytes: %s", len(line), line)

@@ -172,6 +172,39 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// TestParseReservedTakesWhatIsNotKnown: of a reserved opcode all behind the BTH
+// is payload; the other rules of the door hold.
+func TestParseReservedTakesWhatIsNotKnown(t *testing.T) {
+	for _, c := range []struct {
+		name, hex string
+		size      int // of the payload; below zero: refused
+	}{
+		{"nothing", "", -1},
+		{"no ICRC", "18 00 ffff 00 000011 80 000005", -1},
+		{"nothing behind the BTH", "18 00 ffff 00 000011 80 000005 00000000", 0},
+		{"8 bytes", "15 00 ffff 00 000011 80 000005 0102030405060708 00000000", 8},
+		{"6 bytes and pad", "1f 20 ffff 00 000011 80 000005 0102030405060000 00000000", 6},
+		{"pad alone", "18 10 ffff 00 000011 80 000005 00000000", -1},
+		{"not a multiple of 4", "18 00 ffff 00 000011 80 000005 010203 00000000", -1},
+		{"version 1", "18 01 ffff 00 000011 80 000005 00000000", -1},
+		{"UC READ", "2c 00 ffff 00 000011 80 000005 01020304 00000000", 4},
+		{"XRC SEND", "a4 00 ffff 00 000011 80 000005 01020304 00000000", 4},
+		{"a SEND", "04 00 ffff 00 000011 80 000005 00000000", -1},
+		{"half an ACK", "11 00 ffff 00 000011 80 000005 00000000", -1},
+	} {
+		b := unhex(t, c.hex)
+		p, ok := ParseReserved(b)
+		if ok != (c.size >= 0) {
+			t.Errorf("%s: got %v, want %v", c.name, ok, c.size >= 0)
+			continue
+		}
+		if ok && (p.Len() != BTHLen || len(p.Payload()) != c.size || p.Opcode() != Opcode(b[0])) {
+			t.Errorf("%s: got %v with %d bytes of headers and %d of payload, want %d of payload",
+				c.name, p, p.Len(), len(p.Payload()), c.size)
+		}
+	}
+}
+
 func TestPayloadHasNoPad(t *testing.T) {
 	for n := range 9 {
 		b := make([]byte, BTHLen, 64)

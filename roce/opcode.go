@@ -107,7 +107,7 @@ const (
 )
 
 // Known reports whether o is in the table. What is not known has a BTH, no
-// traits, and is refused by [Parse].
+// traits, and is refused by [Parse]; [ParseReserved] takes it.
 func (o Opcode) Known() bool { return opcodes[o].name != "" }
 
 // Transport returns the transport service, of any opcode.

@@ -157,6 +157,21 @@ func Parse(udpPayload []byte) (p Packet, ok bool) {
 	return Packet{h, padded - pad}, true
 }
 
+// ParseReserved is Parse for a packet whose opcode is not known. It has a BTH,
+// and all behind it is its payload: whether there are more headers is for
+// nobody to say. It is not ok when the opcode is known.
+func ParseReserved(udpPayload []byte) (p Packet, ok bool) {
+	body := len(udpPayload) - BTHLen - ICRCLen
+	if body < 0 {
+		return Packet{}, false
+	}
+	b := (*BTH)(udpPayload)
+	if b.Version() != 0 || b.Opcode().Known() || body&3 != 0 || body < b.Pad() {
+		return Packet{}, false
+	}
+	return Packet{Headers{udpPayload, &opcodes[b.Opcode()]}, body - b.Pad()}, true
+}
+
 // Payload returns the payload without its pad bytes.
 func (p Packet) Payload() []byte {
 	n := p.Len()

@@ -64,7 +64,7 @@ func (c *recvCounters) refuse(packet []byte) {
 		c.length.Add(1)
 	case (*roce.BTH)(packet).Version() != 0:
 		c.version.Add(1)
-	case !(*roce.BTH)(packet).Opcode().Known():
+	case !(*roce.BTH)(packet).Opcode().Known() && !offered((*roce.BTH)(packet).Opcode().Transport()):
 		c.opcode.Add(1)
 	default:
 		c.length.Add(1)

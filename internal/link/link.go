@@ -99,7 +99,7 @@ type Stats struct {
 
 	BadLength  uint64 // dropped: shorter or longer than its opcode and pad allow
 	BadVersion uint64 // dropped: another version of the transport header
-	BadOpcode  uint64 // dropped: no such opcode
+	BadOpcode  uint64 // dropped: of a transport that there is not
 	BadICRC    uint64 // dropped: damaged
 	Solved     uint64 // received although IPv4 identification had to be worked out
 	NoBuffer   uint64 // calls of Recv that found every receive buffer still held

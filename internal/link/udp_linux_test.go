@@ -2,6 +2,7 @@ package link
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"net"
 	"net/netip"
@@ -305,10 +306,11 @@ func TestWhatIsNoPacketIsCountedByReason(t *testing.T) {
 	defer c.Close()
 	version := make([]byte, 16)
 	version[1] = 1
-	opcode := append([]byte{0x1f}, make([]byte, 15)...)
+	opcode := append([]byte{0xa4}, make([]byte, 15)...)           // of XRC
+	ragged := append([]byte{0x1f}, make([]byte, 16)...)           // reserved, and no multiple of 4
 	long := append([]byte{byte(roce.RCAck)}, make([]byte, 27)...) // an ACK with a payload
 	good := append([]byte{byte(roce.RCSendOnly)}, make([]byte, 15)...)
-	for _, p := range [][]byte{{}, {1}, make([]byte, 15), version, opcode, long, good} {
+	for _, p := range [][]byte{{}, {1}, make([]byte, 15), version, opcode, ragged, long, good} {
 		if _, err := c.Write(p); err != nil {
 			t.Fatal(err)
 		}
@@ -320,8 +322,39 @@ func TestWhatIsNoPacketIsCountedByReason(t *testing.T) {
 			t.Fatal("received rubbish")
 		}
 	}
-	if s.BadLength != 4 || s.BadVersion != 1 || s.BadOpcode != 1 || s.BadICRC != 1 {
+	if s.BadLength != 5 || s.BadVersion != 1 || s.BadOpcode != 1 || s.BadICRC != 1 {
 		t.Errorf("got %+v", s)
+	}
+}
+
+// A reliable connection answers a reserved opcode, so it has to come up: as a
+// BTH, and the rest as payload.
+func TestAReservedOpcodeComesUp(t *testing.T) {
+	b := udpEnd(t, "127.0.0.1", UDPConfig{})
+	c, err := net.Dial("udp", b.Local().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	flow, _ := roce.NewFlow(netip.MustParseAddrPort(c.LocalAddr().String()), b.Local().AddrPort())
+	for _, op := range []byte{0x15, 0x18, 0x1f, 0x2c, 0x3f, 0x60, 0x7f} {
+		packet := []byte{op, 2 << 4, 0xff, 0xff, 0, 0, 0, 0x11, 0x80, 0, 0, 5, 1, 2, 3, 4, 5, 6, 0, 0, 0, 0, 0, 0}
+		p, _ := roce.ParseReserved(packet)
+		binary.LittleEndian.PutUint32(packet[20:], flow.Sum(p, roce.Segment(0)))
+		if _, err := c.Write(packet); err != nil {
+			t.Fatal(err)
+		}
+		in := make([]*frame.Frame, 1)
+		for end := time.Now().Add(limit); b.Recv(in) == 0; {
+			if time.Now().After(end) {
+				t.Fatalf("%#x did not come: %+v", op, b.Stats())
+			}
+		}
+		f := in[0]
+		if f.HeadLen != roce.BTHLen || f.Head[0] != op || f.Len != 6 || f.Pad != 2 || !bytes.Equal(f.Payload[0], packet[12:18]) {
+			t.Errorf("%#x: got %d bytes %x, payload %x and %d of pad", op, f.HeadLen, f.Head[:12], f.Payload, f.Pad)
+		}
+		b.Give(in)
 	}
 }
 

@@ -235,6 +235,9 @@ func (r *receiver) done() {
 func (u *UDP) parse(f *received, b *buffer, packet []byte) bool {
 	r := &u.recv
 	p, ok := roce.Parse(packet)
+	if !ok {
+		p, ok = parseReserved(packet)
+	}
 	if !ok || r.flow == nil {
 		u.got.refuse(packet)
 		r.id++
@@ -270,6 +273,16 @@ func (u *UDP) parse(f *received, b *buffer, packet []byte) bool {
 	}
 	return f.Handed()
 }
+
+// parseReserved is roce.Parse for a reserved opcode of a transport that there
+// is: a reliable connection has to answer it.
+func parseReserved(packet []byte) (p roce.Packet, ok bool) {
+	p, ok = roce.ParseReserved(packet)
+	return p, ok && offered(p.BTH().Opcode().Transport())
+}
+
+// offered reports whether there are queue pairs of a transport.
+func offered(t roce.Transport) bool { return t == roce.RC || t == roce.UC || t == roce.UD }
 
 // ready reports that the stock has something again.
 func (u *UDP) ready() bool { return u.closed.Load() || !u.recv.stock.empty.Load() }

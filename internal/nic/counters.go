@@ -12,7 +12,7 @@ type counter uint8
 const (
 	dropShort     counter = iota // shorter than its headers
 	dropVersion                  // another version of the transport header
-	dropOpcode                   // no such opcode
+	dropOpcode                   // no such opcode of an unreliable transport
 	dropLength                   // lengths and pad contradict each other
 	dropCNP                      // congestion notification: recognised, not acted upon
 	dropUnknownQP                // no such queue pair

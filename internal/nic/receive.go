@@ -175,12 +175,12 @@ func misshapen(f *frame.Frame, h *roce.BTH, o roce.Opcode) (why counter, bad boo
 		return dropVersion, true
 	case o == roce.CNP:
 		return dropCNP, true
-	case !o.Known():
+	case !o.Known() && o.Transport() != roce.RC: // of RC it is answered
 		return dropOpcode, true
 	case int(f.HeadLen) < o.HeadLen():
 		return dropShort, true
 	case int(f.HeadLen) != o.HeadLen(), pad != h.Pad(), f.Len < 0, (f.Len+pad)&3 != 0,
-		!o.Has(roce.HasPayload) && f.Len+pad != 0, !adds(f):
+		!o.Has(roce.HasPayload) && o.Known() && f.Len+pad != 0, !adds(f):
 		return dropLength, true
 	}
 	return 0, false

@@ -18,7 +18,7 @@ func TestPacketsThatDoNotBelongAreDropped(t *testing.T) {
 	}{
 		"drop_short":         {roce.RCWriteOnly, 4, func(f *frame.Frame, h roce.Headers) { f.HeadLen = 20 }},
 		"drop_version":       {roce.RCSendOnly, 4, func(f *frame.Frame, h roce.Headers) { f.Head[1] |= 1 }},
-		"drop_opcode":        {roce.RCSendOnly, 4, func(f *frame.Frame, h roce.Headers) { f.Head[0] = 0x1b }},
+		"drop_opcode":        {roce.RCSendOnly, 4, func(f *frame.Frame, h roce.Headers) { f.Head[0] = 0x3b }},
 		"drop_length":        {roce.RCAck, 0, func(f *frame.Frame, h roce.Headers) { f.Len, f.Payload = 4, [][]byte{make([]byte, 4)} }},
 		"rcvd_cnp":           {roce.CNP, 0, nil},
 		"drop_unknown_qp":    {roce.RCSendOnly, 4, func(f *frame.Frame, h roce.Headers) { h.BTH().SetDestQP(5) }},

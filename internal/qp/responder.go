@@ -182,7 +182,7 @@ func (r *Responder) Receive(f *frame.Frame, now Instant) (done bool) {
 	if r.busy() {
 		return false
 	}
-	if !r.packet.parse(f, roce.RC) {
+	if !r.packet.parse(f, roce.RC) && !r.packet.parseReserved(f) {
 		r.env.Count(CountDropMalformed)
 		return true
 	}
@@ -233,6 +233,22 @@ func (p *packet) parse(f *frame.Frame, of roce.Transport) bool {
 		return false
 	}
 	p.f, p.h, p.is, p.psn, p.ask, p.mem = f, h, is, b.PSN(), b.AckReq(), nil
+	return true
+}
+
+// parseReserved takes a frame apart whose opcode is reserved, and reports
+// whether it is one of RC. Nothing is known of it but where it stands: it has no
+// trait of any request, so it is refused when its turn comes, and is no
+// duplicate of anything.
+func (p *packet) parseReserved(f *frame.Frame) bool {
+	if f.HeadLen < roce.BTHLen || int(f.HeadLen) > len(f.Head) || f.Len < 0 {
+		return false
+	}
+	b := (*roce.BTH)(f.Head[:])
+	if b.Version() != 0 || b.Opcode().Known() || b.Opcode().Transport() != roce.RC {
+		return false
+	}
+	*p = packet{f: f, psn: b.PSN()}
 	return true
 }
 

@@ -289,7 +289,7 @@ func (h *host) takeOut() []*frame.Frame {
 
 // isRequest reports whether a frame goes to the Responder.
 func isRequest(f *frame.Frame) bool {
-	return roce.Opcode(f.Head[0]).Has(roce.IsRequest)
+	return !roce.Opcode(f.Head[0]).Has(roce.IsResponse) // as the device does: also a reserved opcode
 }
 
 // clone copies a frame with its payload: what a network that delays or
@@ -310,7 +310,8 @@ func clone(f *frame.Frame) *frame.Frame {
 func line(f *frame.Frame) string {
 	h, _, ok := roce.ParseHeaders(f.Head[:f.HeadLen])
 	if !ok {
-		return "not a packet"
+		b := (*roce.BTH)(f.Head[:])
+		return fmt.Sprintf("psn=%d %v len=%d", b.PSN(), b.Opcode(), f.Len)
 	}
 	s := fmt.Sprintf("psn=%d %s", h.BTH().PSN(), name(h))
 	if h.BTH().AckReq() {

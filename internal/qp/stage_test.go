@@ -2,6 +2,7 @@ package qp
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,6 +46,9 @@ func (g *stage) forge(from string, a args) {
 		if roce.Opcode(o).Transport() == g.send[from].Transport && roce.Opcode(o).Name() == a.words[0] {
 			op = roce.Opcode(o)
 		}
+	}
+	if o, err := strconv.ParseUint(a.words[0], 0, 8); err == nil {
+		op = roce.Opcode(o)
 	}
 	h := roce.Build(&f.Head, op)
 	h.BTH().SetPSN(roce.NewPSN(uint32(a.num("psn", 0))))
