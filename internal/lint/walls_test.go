@@ -20,6 +20,7 @@ var may = map[string][]string{
 	"dma":            {"core", "device", "mem", "work", "internal/ring", "internal/sys"},
 	"roce":           {},
 	"internal/mad":   {},
+	"internal/conn":  {"internal/mad", "roce"},
 	"internal/qp":    {"roce", "internal/frame", "internal/ring"},
 	"internal/frame": {},
 	"internal/link":  {"roce", "internal/frame", "internal/sys", "internal/ring"},
