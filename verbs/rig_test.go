@@ -243,27 +243,30 @@ func onEach(t *testing.T, f func(t *testing.T, x work.Executor)) {
 // udp opens two devices over loopback, or skips the test.
 func udp(t testing.TB, x work.Executor) (a, b *Device) {
 	t.Helper()
-	open := func(last byte) *Device {
-		d, err := Open(Config{Addr: netip.AddrFrom4([4]byte{127, 0, 0, last}), Executor: x})
-		if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, errors.ErrUnsupported) {
-			t.Skipf("no device on 127.0.0.%d: %v", last, err)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := d.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return d
-	}
 	t.Cleanup(func() {
 		if x != nil {
 			x.Close()
 		}
 	})
-	return open(1), open(2)
+	return udpOn(t, 1, x), udpOn(t, 2, x)
+}
+
+// udpOn opens a device on a loopback address, or skips the test.
+func udpOn(t testing.TB, last byte, x work.Executor) *Device {
+	t.Helper()
+	d, err := Open(Config{Addr: netip.AddrFrom4([4]byte{127, 0, 0, last}), Executor: x})
+	if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, errors.ErrUnsupported) {
+		t.Skipf("no device on 127.0.0.%d: %v", last, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
 }
 
 // everywhere runs f with every executor over both fabrics.
