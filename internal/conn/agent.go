@@ -233,6 +233,7 @@ func (a *Agent) begin(peer netip.Addr) (*Conn, error) {
 
 // forget ends the memory of a connection.
 func (a *Agent) forget(c *Conn) {
+	c.settled()
 	c.become(Closed)
 	a.timers.set(c, 0)
 	delete(a.local, c.localID)

@@ -80,7 +80,6 @@ func (c *Conn) stale(now Instant) {
 	case Established:
 		_ = c.Disconnect(nil, now) // the state allows it
 	case ReqReceived:
-		c.settled()
 		c.a.forget(c)
 		c.tell(Event{Kind: EventRejected, Reason: mad.RejStaleConn})
 	case RepSent, RepReceived:
@@ -141,7 +140,6 @@ func (c *Conn) receiveREJ(m *mad.MAD, now Instant) {
 	kind := EventRejected
 	switch c.state {
 	case ReqReceived: // the peer does not want any more
-		c.settled()
 		c.a.forget(c)
 	case DreqSent:
 		kind = EventDisconnected

@@ -63,7 +63,6 @@ func (a *Agent) receiveSIDR(from netip.Addr, m *mad.MAD, now Instant) {
 		return
 	}
 	if old := a.requests[sidrKey{from, id}]; old != nil {
-		old.settled()
 		a.forget(old) // the peer has begun to count again
 	}
 	c.listener, c.service, c.remoteID, c.exchange = l, service, id, m.Transaction()
