@@ -140,7 +140,7 @@ func FuzzReceive(f *testing.F) {
 	f.Add([]byte{}, uint8(0), uint8(0))
 	for _, o := range []roce.Opcode{
 		roce.RCSendFirst, roce.RCSendOnly, roce.RCSendOnlyInv, roce.RCWriteFirst, roce.RCWriteOnlyImm, roce.RCReadRequest,
-		roce.RCReadResponseOnly, roce.RCAck, roce.RCAtomicAck, roce.RCCompareSwap, roce.RCFlush, roce.RCAtomicWrite,
+		roce.RCReadResponseOnly, roce.RCAck, roce.RCAtomicAck, roce.RCCompareSwap, roce.RCFlush, roce.RCAtomicWrite, 0x18,
 	} {
 		var head [roce.HeadSize]byte
 		h := roce.Build(&head, o)
