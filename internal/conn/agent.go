@@ -175,6 +175,8 @@ func (a *Agent) answerStranger(from netip.Addr, m *mad.MAD) {
 		a.send(from, d)
 	case mad.REP:
 		a.send(from, a.rej(m.Transaction(), ours, theirs, mad.OfREP, mad.RejInvalidCommID))
+	case mad.RTU: // given up here meanwhile: without a word the peer would believe in it for ever
+		a.send(from, a.rej(m.Transaction(), ours, theirs, mad.OfOther, mad.RejInvalidCommID))
 	}
 }
 

@@ -40,7 +40,7 @@ func init() {
 	on(DreqSent, mad.DREP, (*Conn).receiveDREP)
 
 	on(TimeWait, mad.REP, refuseAgain)
-	on(TimeWait, mad.RTU, again)
+	on(TimeWait, mad.RTU, refuseAgain) // given up here meanwhile
 	on(TimeWait, mad.REJ, again)
 	on(TimeWait, mad.MRA, again)
 	on(TimeWait, mad.DREQ, (*Conn).disconnectedAgain)
@@ -62,14 +62,15 @@ func confirmAgain(c *Conn, m *mad.MAD, now Instant) {
 	}
 }
 
-// refuseAgain answers a REP for a connection that is over here: with the REJ
-// that ended it, if one did.
+// refuseAgain answers a REP or an RTU for a connection that is over here: with
+// the REJ that ended it, if one did. An RTU may be a late copy.
 func refuseAgain(c *Conn, m *mad.MAD, now Instant) {
 	again(c, m, now)
-	if c.last != nil && c.last.Attr() == mad.REJ && mad.RejRemoteID.In(c.last) != 0 {
-		c.again()
-		return
-	}
 	theirs, _ := m.IDs()
-	c.a.send(c.peer, c.a.rej(m.Transaction(), c.localID, theirs, mad.OfREP, mad.RejInvalidCommID))
+	switch {
+	case c.last != nil && c.last.Attr() == mad.REJ && mad.RejRemoteID.In(c.last) != 0:
+		c.again()
+	case m.Attr() == mad.REP:
+		c.a.send(c.peer, c.a.rej(m.Transaction(), c.localID, theirs, mad.OfREP, mad.RejInvalidCommID))
+	}
 }
