@@ -53,14 +53,16 @@ type side struct {
 	qp  *verbs.QP
 }
 
-func newSide(d *verbs.Device) *side {
+func newSide(d *verbs.Device) *side { return newSideOf(d, verbs.RC) }
+
+func newSideOf(d *verbs.Device, of verbs.QPType) *side {
 	s := &side{mem: make([]byte, 4096)}
 	pd := d.AllocPD()
-	s.mr, _ = pd.RegMR(s.mem, verbs.AccessLocalWrite)
+	s.mr, _ = pd.RegMR(s.mem, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 	s.cq, _ = d.CreateCQ(16, nil, nil)
 	s.qp, _ = pd.CreateQP(verbs.QPInit{
-		Type: verbs.RC, SendCQ: s.cq, RecvCQ: s.cq,
-		Cap: verbs.QPCap{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 1, MaxRecvSGE: 1},
+		Type: of, SendCQ: s.cq, RecvCQ: s.cq,
+		Cap: verbs.QPCap{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 64},
 	})
 	return s
 }
