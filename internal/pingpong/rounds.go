@@ -1,0 +1,209 @@
+package pingpong
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gantry-rdma/gantry/internal/notify"
+	"github.com/gantry-rdma/gantry/verbs"
+)
+
+// A game is the state of the messages that go to and fro.
+type game struct {
+	e         *end
+	sent      int // messages that are complete
+	received  int
+	posted    int // sends
+	receives  int // posted and not used up
+	pending   int // recvID and sendID that the next send waits for
+	progress  time.Time
+	intervals intervals
+}
+
+// play sends and receives all messages, the client first.
+func (e *end) play(ctx context.Context) (*game, time.Duration, error) {
+	g := &game{e: e, pending: recvID, receives: e.test.Depth}
+	if e.ch != nil {
+		e.cq.Arm(false)
+	}
+	begin := time.Now()
+	g.progress = begin
+	if e.client {
+		if err := g.post(); err != nil {
+			return g, 0, err
+		}
+	}
+	for g.sent < e.test.Iters || g.received < e.test.Iters {
+		if err := g.turn(ctx); err != nil {
+			return g, time.Since(begin), err
+		}
+	}
+	return g, time.Since(begin), nil
+}
+
+// turn waits for completions and handles them.
+func (g *game) turn(ctx context.Context) error {
+	var wc [2]verbs.WC
+	var n int
+	var err error
+	if g.e.ch != nil {
+		if err = g.await(ctx); err == nil {
+			n = g.e.cq.Poll(wc[:])
+		}
+	} else {
+		n, err = g.spin(ctx, wc[:])
+	}
+	for ; n > 0 && err == nil; n = g.e.cq.Poll(wc[:]) {
+		g.progress = time.Now()
+		for i := range wc[:n] {
+			if err = g.complete(&wc[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return err
+}
+
+// A device is asked emptyPolls times in vain before the CPU is offered to
+// others, and emptyTurns of these times before the time is looked at.
+const (
+	emptyPolls = 64
+	emptyTurns = 16
+)
+
+// spin polls until there is a completion.
+func (g *game) spin(ctx context.Context, wc []verbs.WC) (int, error) {
+	for empty := 1; ; empty++ {
+		if n := g.e.cq.Poll(wc); n > 0 {
+			return n, nil
+		}
+		if empty%emptyPolls != 0 {
+			continue
+		}
+		notify.Yield()
+		if empty%(emptyPolls*emptyTurns) != 0 {
+			continue
+		}
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		if time.Since(g.progress) > g.e.test.Limit {
+			return 0, g.stalled()
+		}
+	}
+}
+
+// await parks until the completion queue has an event, and arms it again.
+func (g *game) await(ctx context.Context) error {
+	limited, cancel := context.WithDeadline(ctx, g.progress.Add(g.e.test.Limit))
+	defer cancel()
+	q, err := g.e.ch.Get(limited)
+	switch {
+	case err == nil:
+		q.Ack(1)
+		q.Arm(false)
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, context.DeadlineExceeded):
+		return g.stalled()
+	}
+	return fmt.Errorf("wait for a completion: %w", err)
+}
+
+// complete handles one completion, and sends when its turn has come: when the
+// last send is complete and its answer is there.
+func (g *game) complete(wc *verbs.WC) error {
+	if wc.Status != verbs.WCSuccess {
+		return g.failed(wc)
+	}
+	if wc.ID == sendID {
+		g.sent++
+	} else if err := g.arrived(wc); err != nil {
+		return err
+	}
+	g.pending &^= int(wc.ID)
+	if g.pending != 0 || g.posted == g.e.test.Iters {
+		return nil
+	}
+	return g.post()
+}
+
+// arrived handles a message.
+func (g *game) arrived(wc *verbs.WC) error {
+	e := g.e
+	if got := int(wc.ByteLen) - e.grh; got != e.test.Size {
+		return fmt.Errorf("message %d has %d bytes, and this end's have %d: give both ends the same --size: %w",
+			g.received+1, got, e.test.Size, ErrPeer)
+	}
+	if e.checker != nil {
+		if err := e.checker.check(e.message(), g.received); err != nil {
+			return err
+		}
+	}
+	if e.test.Times {
+		g.intervals.add(time.Now())
+	}
+	g.received++
+	if g.receives--; g.receives > 1 {
+		return nil
+	}
+	err := e.postRecvs(e.test.Depth - g.receives)
+	g.receives = e.test.Depth
+	return err
+}
+
+// postRecvs posts n receives, which all share one memory: only one message is
+// under way.
+func (e *end) postRecvs(n int) error {
+	wr := verbs.RecvWR{ID: recvID, SG: []verbs.SGE{e.mr.SGE(0, e.grh+e.test.Size)}}
+	for range n {
+		if _, err := e.qp.PostRecv(wr); err != nil {
+			return fmt.Errorf("post a receive: %w", err)
+		}
+	}
+	return nil
+}
+
+// post sends the next message.
+func (g *game) post() error {
+	e := g.e
+	if e.client && e.checker != nil {
+		e.checker.known[0].fill(e.mem[e.send:], g.posted)
+	}
+	wr := verbs.SendWR{
+		ID: sendID, Opcode: verbs.WRSend, Flags: verbs.Signaled, SG: []verbs.SGE{e.mr.SGE(e.send, e.test.Size)},
+	}
+	if e.test.Type == verbs.UD {
+		wr.AH, wr.RemoteQPN, wr.RemoteQKey = e.ah, e.peer.QPN, qkey
+	}
+	if _, err := e.qp.PostSend(wr); err != nil {
+		return fmt.Errorf("post message %d: %w", g.posted+1, err)
+	}
+	g.posted++
+	g.pending = recvID | sendID
+	return nil
+}
+
+// How long an end of RC stays when it has all that it wants: the other end may
+// miss an acknowledgement, and then asks again.
+const (
+	lingerQuiet = 150 * time.Millisecond // since the last packet: two timeouts of the originals
+	lingerMost  = 2 * time.Second
+)
+
+// linger answers what the other end may still ask.
+func (e *end) linger(ctx context.Context) {
+	begin := time.Now()
+	last, seen := begin, e.dev.Counter("rcvd_pkts")
+	for ctx.Err() == nil && time.Since(begin) < lingerMost && time.Since(last) < lingerQuiet {
+		for e.dev.Drive(0) {
+		}
+		if n := e.dev.Counter("rcvd_pkts"); n != seen {
+			last, seen = time.Now(), n
+		}
+		notify.Nap(time.Millisecond)
+	}
+}
