@@ -31,7 +31,7 @@ type ResponderConfig struct {
 	DestQPN         uint32         // the peer
 	MTU             roce.MTU       // of the path
 	PSN             roce.PSN       // of the first packet that is expected
-	MaxDestRdAtomic uint8          // READs, atomics and ATOMIC WRITEs that are remembered; not above what Init was told
+	MaxDestRdAtomic uint8          // READs, atomics and ATOMIC WRITEs that the peer may have outstanding, and that are remembered; not above what Init was told
 	MinRNRTimer     roce.RNRTimer  // how long a peer waits when no receive is posted
 	Access          Access         // what the peer may do: the rights that begin with Remote
 	SharedReceive   bool           // receives come from a shared queue, and are not flushed
