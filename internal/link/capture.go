@@ -96,6 +96,11 @@ func (c *Capture) packet(f *frame.Frame, now time.Time, direction int) {
 		return
 	}
 	h, _, ok := roce.ParseHeaders(f.Head[:f.HeadLen])
+	if o := roce.Opcode(f.Head[0]); !ok && f.HeadLen == roce.BTHLen && !o.Known() {
+		var head [roce.HeadSize]byte
+		h, ok = roce.Build(&head, o), true
+		copy(h.Bytes(), f.Head[:])
+	}
 	path, sums, known := c.path(f, direction)
 	if !known || !ok {
 		return

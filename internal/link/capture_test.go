@@ -83,6 +83,27 @@ func TestACaptureHoldsEveryPacketWithItsICRC(t *testing.T) {
 	}
 }
 
+// What has a reserved opcode is answered, and so is worth a look.
+func TestACaptureHoldsReservedOpcodes(t *testing.T) {
+	var file bytes.Buffer
+	a, b := ends(t, PairConfig{})
+	c := wrapped(t, NewCapture(a, &file))
+	f := &frame.Frame{Peer: b.Local(), HeadLen: roce.BTHLen, Pad: 1, Len: 3, Payload: [][]byte{{1, 2, 3}}}
+	roce.Build((*[roce.HeadSize]byte)(&f.Head), 0x18).BTH().SetPad(1)
+	c.Send([]*frame.Frame{f})
+	list := blocks(t, file.Bytes())
+	if len(list) != 3 {
+		t.Fatalf("%d packets, want 1", len(list)-2)
+	}
+	d, ok := roce.ParseIP(list[2].body[20:][:binary.LittleEndian.Uint32(list[2].body[12:])])
+	if !ok || !d.Valid() {
+		t.Fatal("the packet is not valid")
+	}
+	if p, ok := roce.ParseReserved(d.Payload()); !ok || p.Opcode() != 0x18 || !bytes.Equal(p.Payload(), []byte{1, 2, 3}) {
+		t.Errorf("got %v (%v)", p, ok)
+	}
+}
+
 func TestTsharkReadsACapture(t *testing.T) {
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
