@@ -8,9 +8,10 @@ import (
 	"github.com/gantry-rdma/gantry/roce"
 )
 
-// maxReferences is how many datagrams to groups may wait for queue pairs, those
-// that wait for several counted as often.
-const maxReferences = 1024
+// groupBacklog is how many packets may wait for one of several members of a
+// group: with more it loses datagrams to the group, and it alone. For each
+// member there are so many references, and as many heads.
+const groupBacklog = 256
 
 // A reference stands for a frame in the queue of one of several halves. The
 // frame goes back to the link when all of its references are released.
@@ -36,18 +37,17 @@ func (r *reference) FrameBack(*frame.Frame) {}
 type references struct {
 	mu   sync.Mutex
 	free *reference
-	made bool
+	made int
 }
 
-// provide makes the references, once.
-func (s *references) provide() {
+// provide makes as many as that many members need at most, and those of one
+// datagram that is being distributed.
+func (s *references) provide(members int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.made {
-		return
-	}
-	s.made = true
-	all := make([]reference, maxReferences)
+	need := 2*groupBacklog*members + 2
+	all := make([]reference, max(need-s.made, 0))
+	s.made += len(all)
 	for i := range all {
 		all[i].Owner = &all[i]
 		all[i].next, s.free = s.free, &all[i]
@@ -135,7 +135,7 @@ func (r *receiver) distribute(f *frame.Frame) {
 		return
 	}
 	if len(g.members) == 1 {
-		if why, ok := r.deliver(g.members[0], f); !ok {
+		if why, ok := r.deliver(g.members[0], f, backlog); !ok {
 			r.drop(f, why)
 		}
 		return
@@ -152,7 +152,7 @@ func (r *receiver) distribute(f *frame.Frame) {
 			r.d.count(dropBacklog)
 			continue
 		}
-		if why, ok := r.deliver(q, &ref.Frame); !ok {
+		if why, ok := r.deliver(q, &ref.Frame, groupBacklog); !ok {
 			r.d.count(why)
 			s.release(ref)
 		}
@@ -163,8 +163,9 @@ func (r *receiver) distribute(f *frame.Frame) {
 	}
 }
 
-// deliver hands one datagram to a queue pair of a group, or says why not.
-func (r *receiver) deliver(q *QP, f *frame.Frame) (why counter, ok bool) {
+// deliver hands one datagram to a queue pair of a group, for which less than most
+// packets wait, or says why not.
+func (r *receiver) deliver(q *QP, f *frame.Frame, most int) (why counter, ok bool) {
 	v, h := q.view.Load(), &q.recv.half
 	switch {
 	case !v.requests:
@@ -173,10 +174,10 @@ func (r *receiver) deliver(q *QP, f *frame.Frame) (why counter, ok bool) {
 		return dropPKey, false
 	}
 	if h.circle != nil {
-		return dropBacklog, h.accept(f)
+		return dropBacklog, h.waiting < most && h.accept(f)
 	}
 	r.commit() // what came before it
-	if h.in.count.Load() >= backlog {
+	if int(h.in.count.Load()) >= most {
 		return dropBacklog, false
 	}
 	f.Next = nil

@@ -72,12 +72,20 @@ func (q *QP) Attach(ip netip.Addr) error {
 		if err := q.d.link.Join(ip); err != nil {
 			return err
 		}
-		g.refs.provide()
 		g.replace(ip.As16(), []*QP{q})
 	} else if !slices.Contains(old.members, q) {
+		g.refs.provide(g.members() + 1)
 		g.replace(old.ip, append(slices.Clone(old.members), q))
 	}
 	return nil
+}
+
+// members returns how many there are in all groups.
+func (g *groups) members() (n int) {
+	for _, o := range *g.all.Load() {
+		n += len(o.members)
+	}
+	return n
 }
 
 // Detach ends Attach.
