@@ -199,16 +199,17 @@ func TestUDLosesWhatIsLongerThanAPacket(t *testing.T) {
 func TestQueuePairOneIsThereOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T, da, db *Device) {
 		s := unreliable(GSI)
+		other := newEnd(t, da, standard())
+		many := []*QP{other.qp}
+		for range 200 { // none may have its place in the table
+			many = append(many, other.newQP(standard()))
+		}
 		r := newRig(t, da, db, s)
 		if r.a.qp.Num() != 1 || r.b.qp.Num() != 1 {
 			t.Errorf("got queue pairs %d and %d, want 1 and 1", r.a.qp.Num(), r.b.qp.Num())
 		}
 		if _, err := r.a.pd.CreateQP(QPInit{Type: GSI, SendCQ: r.a.scq, RecvCQ: r.a.cq, Cap: s.cap}); !errors.Is(err, EBUSY) {
 			t.Errorf("another one gives %v, want EBUSY", err)
-		}
-		many := make([]*QP, 200)
-		for i := range many {
-			many[i] = r.a.newQP(standard())
 		}
 		wr := r.a.datagram(1, r.b, 256)
 		for _, key := range []uint32{0x80010000, 0x1234} {
