@@ -207,7 +207,6 @@ func (p *pingpongFlags) both(ctx context.Context, told pingpong.Told) (r pingpon
 	if err != nil {
 		return r, err
 	}
-	p.host, p.port = "127.0.0.1", l.port()
 	ended := make(chan error, 1)
 	go func() {
 		err := server.serveLoop(ctx, l)
@@ -216,7 +215,7 @@ func (p *pingpongFlags) both(ctx context.Context, told pingpong.Told) (r pingpon
 		}
 		ended <- err
 	}()
-	r, err = p.client(ctx, told)
+	r, err = pingpong.Client(ctx, p.test, l.Addr().String(), told)
 	if err != nil {
 		cancel(err)
 	}
@@ -270,8 +269,6 @@ func listenTCP(ctx context.Context, at string) (*tcpListener, error) {
 	}
 	return &tcpListener{l}, nil
 }
-
-func (l *tcpListener) port() int { return l.Addr().(*net.TCPAddr).Port }
 
 // accept waits for the client, and closes the listener.
 func (l *tcpListener) accept(ctx context.Context) (net.Conn, error) {

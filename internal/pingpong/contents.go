@@ -2,14 +2,8 @@ package pingpong
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"slices"
 )
-
-// ErrContents is wrapped by errors of messages that hold other bytes than they
-// should.
-var ErrContents = errors.New("the contents are wrong")
 
 // plainByte fills the messages of the originals.
 const plainByte = 0x7b
@@ -100,6 +94,6 @@ func (c *checker) check(got []byte, n int) error {
 	for at < len(got) && got[at] == c.want[at] {
 		at++
 	}
-	return fmt.Errorf("byte %d of message %d is 0x%02x, and 0x%02x in what %s sends: %w",
-		at, n+1, got[at], c.want[at], c.known[0].name, ErrContents)
+	return faultf(ErrContents, "byte %d of message %d is 0x%02x, and 0x%02x in what %s sends",
+		at, n+1, got[at], c.want[at], c.known[0].name)
 }

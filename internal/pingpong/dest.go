@@ -2,7 +2,6 @@ package pingpong
 
 import (
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -26,9 +25,6 @@ type Dest struct {
 	GID verbs.GID // its address
 }
 
-// ErrPeer is wrapped by errors that the other end is to blame for.
-var ErrPeer = errors.New("the other end does not keep to the exchange")
-
 // Append appends the DestLen bytes that stand for d on the wire.
 func (d Dest) Append(b []byte) []byte {
 	return fmt.Appendf(b, "%04x:%06x:%06x:%x\x00", d.LID, d.QPN&0xffffff, uint32(d.PSN)&0xffffff, d.GID[:])
@@ -37,10 +33,10 @@ func (d Dest) Append(b []byte) []byte {
 // ParseDest reads what Append writes; digits may be capital letters.
 func ParseDest(b []byte) (d Dest, err error) {
 	if len(b) != DestLen {
-		return d, fmt.Errorf("an address has %d bytes, and not %d: %w", DestLen, len(b), ErrPeer)
+		return d, faultf(ErrPeer, "an address has %d bytes, and not %d", DestLen, len(b))
 	}
 	if at := misfit(destShape, b); at < len(b) {
-		return d, fmt.Errorf("byte %d of the address %q is wrong: %w", at, b, ErrPeer)
+		return d, faultf(ErrPeer, "byte %d of the address %q is wrong", at, b)
 	}
 	number := func(from, to int) uint32 {
 		v, _ := strconv.ParseUint(string(b[from:to]), 16, 32) // hexadecimal digits only, as misfit found

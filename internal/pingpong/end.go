@@ -62,10 +62,6 @@ func NewTest(t verbs.QPType) Test {
 	}
 }
 
-// ErrParameter is wrapped by errors of parameters that are not possible. The
-// text begins with the name of the flag.
-var ErrParameter = errors.New("not possible")
-
 // MaxSize is the largest message in bytes.
 const MaxSize = 1 << 30
 
@@ -80,14 +76,14 @@ func (t *Test) Verify() error {
 		{"qp-timeout", t.AckTimeout, 0, 31},
 	} {
 		if p.value < p.least || p.value > p.most {
-			return fmt.Errorf("%s %d: %d to %d are possible: %w", p.flag, p.value, p.least, p.most, ErrParameter)
+			return faultf(ErrParameter, "%s %d: %d to %d are possible", p.flag, p.value, p.least, p.most)
 		}
 	}
 	if _, ok := roce.MTUOf(t.MTU); !ok {
-		return fmt.Errorf("mtu %d: 256, 512, 1024, 2048 and 4096 are possible: %w", t.MTU, ErrParameter)
+		return faultf(ErrParameter, "mtu %d: 256, 512, 1024, 2048 and 4096 are possible", t.MTU)
 	}
 	if t.Type == verbs.UD && t.Size > roce.MTU4096.Bytes() {
-		return fmt.Errorf("size %d: a datagram is one packet, of %d bytes at most: %w", t.Size, roce.MTU4096.Bytes(), ErrParameter)
+		return faultf(ErrParameter, "size %d: a datagram is one packet, of %d bytes at most", t.Size, roce.MTU4096.Bytes())
 	}
 	return nil
 }
@@ -196,11 +192,11 @@ func (e *end) checkMTU() error {
 	active := e.dev.Port().ActiveMTU.Bytes()
 	switch {
 	case e.test.Type == verbs.UD && e.test.Size > active:
-		return fmt.Errorf("size %d: the network of %v carries datagrams of at most %d bytes: choose a smaller one at both ends: %w",
-			e.test.Size, e.dev.Addr(), active, ErrParameter)
+		return fmt.Errorf("--size %d: the network of %v carries datagrams of at most %d bytes: choose a smaller one at both ends",
+			e.test.Size, e.dev.Addr(), active)
 	case e.test.Type != verbs.UD && e.test.MTU > active:
-		return fmt.Errorf("mtu %d: the network of %v carries packets of at most %d: choose that at both ends, or raise the MTU of the interface: %w",
-			e.test.MTU, e.dev.Addr(), active, ErrParameter)
+		return fmt.Errorf("--mtu %d: the network of %v carries packets of at most %d: choose that at both ends, or raise the MTU of the interface",
+			e.test.MTU, e.dev.Addr(), active)
 	}
 	return nil
 }

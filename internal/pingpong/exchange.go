@@ -1,7 +1,6 @@
 package pingpong
 
 import (
-	"fmt"
 	"strings"
 )
 
@@ -93,7 +92,7 @@ func (x *Exchange) In(b []byte) (taken int, err error) {
 	x.n += taken
 	got := x.in[:x.n]
 	if at := misfit(shape, got); at < x.n {
-		return taken, fmt.Errorf("it says %q, and byte %d is wrong, so it is no program of this kind: %w", got, at, ErrPeer)
+		return taken, faultf(ErrPeer, "it says %q, and byte %d is wrong, so it is no program of this kind", got, at)
 	}
 	if x.n < len(shape) || taken == 0 {
 		return taken, nil
@@ -118,16 +117,16 @@ func (x *Exchange) In(b []byte) (taken int, err error) {
 func (x *Exchange) Closed() error {
 	switch x.step {
 	case clientAwaitsDest:
-		return fmt.Errorf("it closed the TCP connection before it said where it is; what it printed says why: "+
-			"it may run another test, or its network may not carry the MTU: %w", ErrPeer)
+		return faultf(ErrPeer, "it closed the TCP connection before it said where it is; what it printed says why: its network may "+
+			"not carry the MTU, or its GID be of another IP version than this end's")
 	case serverAwaitsDest:
-		return fmt.Errorf("it closed the TCP connection after %d of %d bytes: %w", x.n, DestLen, ErrPeer)
+		return faultf(ErrPeer, "it closed the TCP connection after %d of %d bytes; what it printed says why", x.n, DestLen)
 	case serverAwaitsDone:
 		if string(x.in[:x.n]) == strings.TrimSuffix(doneWord, "\x00") {
 			x.step = exchangeOver
 			return nil
 		}
-		return fmt.Errorf("it closed the TCP connection before it said that it is done; what it printed says why: %w", ErrPeer)
+		return faultf(ErrPeer, "it closed the TCP connection before it said that it is done; what it printed says why")
 	case serverAwaitsAnswer, exchangeOver:
 	}
 	return nil

@@ -1,15 +1,12 @@
 package pingpong
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
+	"github.com/gantry-rdma/gantry/internal/link"
 	"github.com/gantry-rdma/gantry/verbs"
 )
-
-// ErrLost is wrapped by errors of messages that do not arrive.
-var ErrLost = errors.New("no answer")
 
 // stalled says why nothing happens any more.
 func (g *game) stalled() error {
@@ -21,13 +18,13 @@ func (g *game) stalled() error {
 			why += fmt.Sprintf(", and --mtu %d its MTU", t.MTU)
 		}
 	} else if why == "" {
-		why = "the other end has ended or stands still"
+		why = "the other end has ended (has it the same --iters?) or stands still"
 		if t.Type != verbs.RC {
 			why += fmt.Sprintf(", or a packet is lost: %v does not send it again", name(t.Type))
 		}
 	}
-	return fmt.Errorf("nothing has come from %v for %v, after %d of %d messages: %s: %w",
-		g.e.peer.GID, t.Limit, g.received, t.Iters, why, ErrLost)
+	return faultf(ErrLost, "nothing has come from %v for %v, after %d of %d messages: %s",
+		g.e.peer.GID, t.Limit, g.received, t.Iters, why)
 }
 
 // failed says what a completion in error means.
@@ -36,7 +33,7 @@ func (g *game) failed(wc *verbs.WC) error {
 	if wc.ID == sendID {
 		what = fmt.Sprintf("message %d", g.posted)
 	}
-	return fmt.Errorf("%s: %v (%d): %s: %w", what, wc.Status.Description(), wc.Status, g.cause(wc.Status), blame(e, wc.Status))
+	return faultf(blame(e, wc.Status), "%s: %v (%d): %s", what, wc.Status.Description(), wc.Status, g.cause(wc.Status))
 }
 
 // blame returns the error that a status stands for.
@@ -74,36 +71,39 @@ func (g *game) cause(s verbs.WCStatus) string {
 	return "what the other end printed may say why"
 }
 
+// signs are counters of packets that came in vain, the most telling first, and
+// what each means in a test like this.
+var signs = []struct{ counter, means string }{
+	{"drop_icrc", "come with a wrong ICRC: something between the ends (NAT, a tunnel, an overlay) rewrites addresses, ports or " +
+		"contents, all of which it covers: use addresses that both ends see alike; gantry doctor looks for such things"},
+	{"drop_address", "come from or for an address that is not the one agreed upon: NAT rewrites it, or the other end sends from another of its addresses"},
+	{"drop_unknown_qp", "are for a queue pair that does not exist here: another program sends to this address"},
+	{"drop_transport", "belong to another transport service: run the same of rc, uc and ud at both ends"},
+	{"drop_qkey", "have another Q_Key than pingpong programs have: another program sends to this address"},
+	{"drop_too_long", "belong to messages that do not fit: give both ends the same --size"},
+	{"drop_malformed", "are not what comes with this end's MTU: give both ends the same --mtu"},
+	{"drop_no_receive", "find no receive posted: give this end a larger --rx-depth"},
+	{"drop_socket_buffer", "do not fit into the socket buffer: see socket_buffers of gantry doctor"},
+	{"drop_order", "belong to a message whose beginning is lost"},
+	{"drop_rest", "belong to a message of which another part is lost"},
+	{"drop_qp_state", "come when the queue pair cannot take them"},
+}
+
 // findings says what the counters of the device tell about packets that do not
-// arrive, the most telling first, or "".
+// arrive, or "".
 func (e *end) findings() string {
-	peer, local := e.peer.GID, e.dev.Addr()
-	count := e.dev.Counter
-	for _, f := range []struct{ counter, means string }{
-		{"drop_icrc", "came with a wrong ICRC: something between the ends (NAT, a tunnel, an overlay) rewrites addresses, ports " +
-			"or contents, which the ICRC covers: use addresses that both ends see alike; gantry doctor looks for such things"},
-		{"drop_address", "came from an address that is not the GID " + peer.String() + ": NAT rewrites it, or the other end sends from another of its addresses"},
-		{"drop_unknown_qp", "were for a queue pair that does not exist here: something else sends to this address"},
-		{"drop_transport", "belong to another transport service: run the same of rc, uc and ud at both ends"},
-		{"drop_qkey", "have another Q_Key than pingpong programs have"},
-		{"drop_too_long", "belong to messages that do not fit: give both ends the same --size"},
-		{"drop_malformed", "are not what a queue pair with this end's MTU may get: give both ends the same --mtu"},
-		{"drop_no_receive", "found no receive posted: give this end a larger --rx-depth"},
-		{"drop_socket_buffer", "did not fit into the socket buffer: see socket_buffers of gantry doctor"},
-		{"drop_order", "belong to a message whose beginning is lost"},
-		{"drop_rest", "belong to a message of which others are lost"},
-		{"drop_qp_state", "came when the queue pair could not take them"},
-	} {
-		if n := count(f.counter); n > 0 {
-			return fmt.Sprintf("%d packets %s", n, f.means)
+	for _, s := range signs {
+		if n := e.dev.Counter(s.counter); n > 0 {
+			return fmt.Sprintf("packets %s (%s %d)", s.means, s.counter, n)
 		}
 	}
-	if n := count("send_err"); n > 0 {
-		return fmt.Sprintf("the system refused to send %d packets: is there a way to %v, and does a firewall allow UDP port 4791?", n, peer)
-	}
-	if count("rcvd_pkts") == 0 {
-		return fmt.Sprintf("not one packet has come to UDP port 4791 of %v: look whether the other end runs, whether %v is on its "+
-			"machine, and whether a firewall drops UDP port 4791", local, peer)
+	peer, refused := e.peer.GID, e.dev.Counter("send_err")
+	switch {
+	case refused > 0 && e.test.Faults == (link.Faults{Seed: e.test.Faults.Seed}):
+		return fmt.Sprintf("the system refuses to send packets (send_err %d): is there a way to %v, and does a firewall allow UDP port 4791?", refused, peer)
+	case e.dev.Counter("rcvd_pkts") == 0:
+		return fmt.Sprintf("not one packet has come to UDP port 4791 of %v: see what the other end printed, whether %v is on its "+
+			"machine, and whether a firewall drops UDP port 4791", e.dev.Addr(), peer)
 	}
 	return ""
 }

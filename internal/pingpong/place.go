@@ -80,14 +80,14 @@ func checkPeer(local netip.Addr, peer Dest) error {
 	there := peer.GID.Addr()
 	switch {
 	case there.IsUnspecified():
-		return fmt.Errorf("it gave no GID, without which RoCE does not reach it: start it with -g and the index of its GID: %w", ErrPeer)
+		return faultf(ErrPeer, "it gave no GID, without which RoCE does not reach it: start it with -g and the index of its GID")
 	case there.IsMulticast():
-		return fmt.Errorf("its GID %v is that of a group, and not of one port: %w", there, ErrPeer)
+		return faultf(ErrPeer, "its GID %v is that of a group, and not of one port", there)
 	case there == local.WithZone(""):
-		return fmt.Errorf("its GID %v is that of this end: choose another address for one of them, here with --addr: %w", there, ErrPeer)
+		return faultf(ErrPeer, "its GID %v is that of this end: choose another address for one of them, here with --addr", there)
 	case there.Is4() != local.Is4():
-		return fmt.Errorf("its GID %v and this end's, %v, are of different IP versions: choose another one there with -g, or here with --addr: %w",
-			there, local, ErrPeer)
+		return faultf(ErrPeer, "its GID %v and this end's, %v, are of different IP versions: choose another one there with -g, or here with --addr",
+			there, local)
 	}
 	return nil
 }

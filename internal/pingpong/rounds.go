@@ -135,8 +135,8 @@ func (g *game) complete(wc *verbs.WC) error {
 func (g *game) arrived(wc *verbs.WC) error {
 	e := g.e
 	if got := int(wc.ByteLen) - e.grh; got != e.test.Size {
-		return fmt.Errorf("message %d has %d bytes, and this end's have %d: give both ends the same --size: %w",
-			g.received+1, got, e.test.Size, ErrPeer)
+		return faultf(ErrPeer, "message %d has %d bytes, and this end's have %d: give both ends the same --size",
+			g.received+1, got, e.test.Size)
 	}
 	if e.checker != nil {
 		if err := e.checker.check(e.message(), g.received); err != nil {
@@ -199,11 +199,11 @@ func (e *end) linger(ctx context.Context) {
 	begin := time.Now()
 	last, seen := begin, e.dev.Counter("rcvd_pkts")
 	for ctx.Err() == nil && time.Since(begin) < lingerMost && time.Since(last) < lingerQuiet {
-		for e.dev.Drive(0) {
+		if !e.dev.Drive(0) {
+			notify.Nap(time.Millisecond)
 		}
 		if n := e.dev.Counter("rcvd_pkts"); n != seen {
 			last, seen = time.Now(), n
 		}
-		notify.Nap(time.Millisecond)
 	}
 }

@@ -198,13 +198,13 @@ func (e *end) finish(ctx context.Context, peer Dest, told Told, w *wire) (r Resu
 	}
 	w.close() // as the originals do: nothing more is said
 	g, took, err := e.play(ctx)
+	if e.test.Type == verbs.RC {
+		e.linger(ctx)
+	}
 	if err != nil {
 		return r, err
 	}
 	r = g.result(took)
-	if e.test.Type == verbs.RC {
-		e.linger(ctx)
-	}
 	r.Counters = e.counters()
 	return r, nil
 }

@@ -69,9 +69,9 @@ func (w *wire) explain(err error) error {
 	case w.ctx.Err() != nil:
 		return context.Cause(w.ctx)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("it has said nothing on TCP for %v: is a pingpong program at the other end, and does it run? %w", w.last, ErrPeer)
+		return faultf(ErrPeer, "it has said nothing on TCP for %v: is a pingpong program at the other end, and does it run?", w.last)
 	}
-	return fmt.Errorf("the TCP connection broke (%w): %w", err, ErrPeer)
+	return faultf(ErrPeer, "the TCP connection broke (%w)", err)
 }
 
 // patience is how long a client tries again to reach a server that is not there
