@@ -14,14 +14,10 @@ type Call struct {
 	Private []byte // with the header of RDMA-CM, if the service wants one
 
 	// Of connections alone.
-	Local        Side
-	Transport    roce.Transport // RC or UC
-	MTU          roce.MTU       // of the path
-	RetryCount   uint8          // of the peer's queue pair
-	AckTimeout   uint8          // of both queue pairs, as a code
-	TrafficClass uint8
-	FlowLabel    uint32
+	Local     Side
+	FlowLabel uint32
 
+	Terms         // of datagrams: AckTimeout alone
 	Timeout uint8 // how soon either side answers, as a code
 	Retries uint8 // how often a message is repeated: 0 to 15
 	Owner   any   // of the connection
@@ -50,7 +46,8 @@ func (a *Agent) call(call *Call) (*Conn, error) {
 		return nil, err
 	}
 	c.active, c.Owner, c.service = true, call.Owner, call.Service
-	c.ackTimeout = call.AckTimeout & mad.MaxTimeout
+	c.terms = call.Terms
+	c.terms.AckTimeout &= mad.MaxTimeout
 	c.exchange, c.retries = a.config.Random(), min(call.Retries, 15)
 	// An answer has to come here and back besides.
 	c.wait = min(span(call.Timeout)+2*c.lifetime(), longest)
@@ -60,7 +57,7 @@ func (a *Agent) call(call *Call) (*Conn, error) {
 // lifetime returns how long a packet of the connection may be on its way: half
 // of what the queue pairs wait for an acknowledgement.
 func (c *Conn) lifetime() Instant {
-	return min(Instant(mad.Nanoseconds(c.ackTimeout)), longest) / 2
+	return min(Instant(mad.Nanoseconds(c.terms.AckTimeout)), longest) / 2
 }
 
 // permissive is what stands for a local identifier where there are none: on
@@ -84,7 +81,7 @@ func (c *Conn) req(call *Call) *mad.MAD {
 		{mad.ReqPKey, roce.DefaultPKey}, {mad.ReqPathMTU, uint64(call.MTU)}, {mad.ReqMaxRetries, uint64(c.retries)},
 		{mad.ReqLocalLID, permissive}, {mad.ReqRemoteLID, permissive}, {mad.ReqHopLimit, hopLimit},
 		{mad.ReqTrafficClass, uint64(call.TrafficClass)}, {mad.ReqFlowLabel, uint64(call.FlowLabel)},
-		{mad.ReqAckTimeout, uint64(c.ackTimeout)},
+		{mad.ReqAckTimeout, uint64(c.terms.AckTimeout)},
 	})
 	mad.ReqLocalGID.PutAddr(m, c.a.config.Addr)
 	mad.ReqRemoteGID.PutAddr(m, c.peer)

@@ -46,25 +46,25 @@ type Conn struct {
 	// Owner is the program's.
 	Owner any
 
-	a          *Agent
-	state      State
-	active     bool
-	muted      bool // the program has closed it: no events any more
-	linked     bool // the queue pairs may have seen each other
-	peer       netip.Addr
-	localID    uint32
-	remoteID   uint32
-	guid       uint64 // of the peer
-	local      Side
-	remote     Side
-	service    mad.ServiceID
-	listener   *Listener
-	exchange   uint64  // the transaction of REQ, REP, RTU
-	wait       Instant // for one answer
-	retries    uint8   // of a message
-	left       uint8   // retries of the message that waits
-	ackTimeout uint8
-	last       *mad.MAD // what is sent again, or answers what comes again
+	a        *Agent
+	state    State
+	active   bool
+	muted    bool // the program has closed it: no events any more
+	linked   bool // the queue pairs may have seen each other
+	peer     netip.Addr
+	localID  uint32
+	remoteID uint32
+	guid     uint64 // of the peer
+	local    Side
+	remote   Side
+	terms    Terms
+	service  mad.ServiceID
+	listener *Listener
+	exchange uint64   // the transaction of REQ, REP, RTU
+	wait     Instant  // for one answer
+	retries  uint8    // of a message
+	left     uint8    // retries of the message that waits
+	last     *mad.MAD // what is sent again, or answers what comes again
 
 	deadline Instant
 	place    int // in the heap of deadlines
@@ -82,6 +82,16 @@ type Side struct {
 	SRQ         bool
 }
 
+// Terms are what holds for both queue pairs of a connection: the active side
+// says them.
+type Terms struct {
+	Transport    roce.Transport // RC or UC
+	MTU          roce.MTU       // of the path
+	RetryCount   uint8
+	AckTimeout   uint8 // as a code
+	TrafficClass uint8
+}
+
 // State returns where the connection is.
 func (c *Conn) State() State { return c.state }
 
@@ -90,6 +100,9 @@ func (c *Conn) Peer() netip.Addr { return c.peer }
 
 // Remote returns what the peer said of its queue pair.
 func (c *Conn) Remote() Side { return c.remote }
+
+// Terms returns what holds for both queue pairs.
+func (c *Conn) Terms() Terms { return c.terms }
 
 // ID returns the identifier that we gave the connection.
 func (c *Conn) ID() uint32 { return c.localID }

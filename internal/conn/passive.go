@@ -69,7 +69,11 @@ func (c *Conn) requested(l *Listener, m *mad.MAD, now Instant) {
 	c.listener, c.service = l, l.service
 	c.remoteID, c.guid = uint32(mad.ReqLocalID.In(m)), mad.ReqCAGUID.In(m)
 	c.exchange, c.retries = m.Transaction(), uint8(mad.ReqMaxRetries.In(m))
-	c.ackTimeout = uint8(mad.ReqAckTimeout.In(m))
+	c.terms = Terms{
+		Transport: roce.Transport(mad.ReqService.In(m)), MTU: roce.MTU(mad.ReqPathMTU.In(m)),
+		RetryCount: uint8(mad.ReqRetryCount.In(m)), AckTimeout: uint8(mad.ReqAckTimeout.In(m)),
+		TrafficClass: uint8(mad.ReqTrafficClass.In(m)),
+	}
 	c.wait = span(uint8(mad.ReqLocalTimeout.In(m)))
 	c.remote = Side{
 		QPN: uint32(mad.ReqQPN.In(m)), PSN: roce.PSN(mad.ReqPSN.In(m)), QKey: uint32(mad.ReqQKey.In(m)),

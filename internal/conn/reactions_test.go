@@ -76,7 +76,7 @@ func deliver(h, peer *host, c *Conn, a mad.Attr) {
 	switch a {
 	case mad.REQ:
 		again := peer.call(args{t: h.g.t, words: []string{fmt.Sprintf("qpn=%d", c.remote.QPN)}})
-		x := &Conn{a: peer.agent, peer: h.addr, localID: theirs, exchange: c.exchange, retries: 3, ackTimeout: 16}
+		x := &Conn{a: peer.agent, peer: h.addr, localID: theirs, exchange: c.exchange, retries: 3, terms: Terms{AckTimeout: 16}}
 		m = x.req(again)
 	case mad.SIDRREQ:
 		m = mad.New(a, c.exchange)

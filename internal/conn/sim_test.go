@@ -268,7 +268,7 @@ func (s *side) program() {
 	s.qpn++
 	c, err := s.agent.Connect(&Call{To: s.peer.addr, Service: mad.Service(mad.SpaceTCP, 7), Private: cma[:],
 		Local: Side{QPN: s.qpn, PSN: roce.NewPSN(w.rng.Uint32()), Resources: 4, Depth: 2, RNRRetry: 3},
-		MTU:   roce.MTU1024, AckTimeout: 16, Timeout: uint8(17 + w.rng.IntN(3)), Retries: 15}, w.now)
+		Terms: Terms{MTU: roce.MTU1024, AckTimeout: 16}, Timeout: uint8(17 + w.rng.IntN(3)), Retries: 15}, w.now)
 	if err != nil {
 		w.fail("connect: %v", err)
 		return

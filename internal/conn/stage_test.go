@@ -294,7 +294,7 @@ func (h *host) call(a args) *Call {
 		Private: append(cma[:], a.data(0)...),
 		Local: Side{QPN: uint32(a.num("qpn", 0x11)), PSN: roce.PSN(a.num("psn", 100)),
 			Resources: uint8(a.num("res", 1)), Depth: uint8(a.num("depth", 1)), RNRRetry: 7},
-		MTU: roce.MTU(a.num("mtu", int(roce.MTU1024))), RetryCount: 7, AckTimeout: uint8(a.num("ack", 16)),
+		Terms:   Terms{MTU: roce.MTU(a.num("mtu", int(roce.MTU1024))), RetryCount: 7, AckTimeout: uint8(a.num("ack", 16))},
 		Timeout: uint8(a.num("timeout", 18)), Retries: uint8(a.num("tries", 3)),
 	}
 }

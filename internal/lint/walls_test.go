@@ -21,6 +21,7 @@ var may = map[string][]string{
 	"roce":           {},
 	"internal/mad":   {},
 	"internal/conn":  {"internal/mad", "roce"},
+	"cm":             {"roce", "verbs", "work", "internal/mad", "internal/conn"},
 	"internal/qp":    {"roce", "internal/frame", "internal/ring"},
 	"internal/frame": {},
 	"internal/link":  {"roce", "internal/frame", "internal/sys", "internal/ring"},
