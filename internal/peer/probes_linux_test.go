@@ -46,8 +46,8 @@ func play(t *testing.T, n int, name, text string) (script.Result, error) {
 // TestProbes plays docs/probes: each of them is a rule of the transport.
 func TestProbes(t *testing.T) {
 	files, err := filepath.Glob("../../docs/probes/*.probe")
-	if err != nil || len(files) < 40 {
-		t.Fatalf("found %d scripts (%v), want at least 40", len(files), err)
+	if err != nil || len(files) < 200 {
+		t.Fatalf("found %d scripts (%v), want at least 200", len(files), err)
 	}
 	for n, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".probe"), func(t *testing.T) {
@@ -130,7 +130,19 @@ func TestFailuresSayWhatCame(t *testing.T) {
 		{head + "modify INIT", "modify to INIT"},
 		{head + "post recv id=1 mr=a\nmodify ERR\ncomplete recv id=2 status=any", "the completion is id=1 status=WR_FLUSH_ERR"},
 		{head + "post recv id=1 mr=a\nsend RC SEND_ONLY psn=0 len=3 ack\nexpect RC ACK", "a completion is left: id=1 status=SUCCESS op=RECV len=3"},
-		{"target\n type ud\nend", "a target of type UD is not possible"},
+		{"target\nend\nsrq limit 1", "the target has no shared receive queue"},
+		{"target\nend\nsrq fail", "the target has no shared receive queue"},
+		{"target\nend\nattach 239.192.65.1", "attach"},
+		{"target\n type ud\nend\ndetach 239.192.65.1", "invalid"},
+		{"target\n type ud\nend\nattach 127.0.0.1", "invalid"},
+		{"target\n mw w 0\nend", "window w: "},
+		{"target\n mw w 2\nend\npost bind id=1 mw=v", "there is no window v"},
+		{"target\n mw w 2\nend\npost bind id=1 mw=w mr=a", "there is no region a"},
+		{"target\n mw w 2\nend\npost bind id=1 mw=w", "post bind"},
+		{head + "grh a", "it is from 0.0.0.0 to 0.0.0.0, want 127."},
+		{head + "memory a off=0 len=1\ngrh a off=30", "len=0x28: up to 0x22 is possible"},
+		{"target\n type ud\n mr a 64\nend\npost write id=1 mr=a va=1 rkey=2", "post write"},
+		{"target\n mr a 64 flush_persistent\nend", "region a: "},
 		{"target\n mtu 1000\nend", "mtu 1000: 256, 512, 1024, 2048 and 4096 are possible"},
 		{"target\n mr a 0 local_write\nend", "region a: "},
 		{"post send id=1\ntarget\nend", "there is no target block before it"},

@@ -2,49 +2,100 @@ package peer
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/gantry-rdma/gantry/internal/script"
 	"github.com/gantry-rdma/gantry/verbs"
 )
 
 // Post implements script.Target.
-func (t *Target) Post(r script.Request) error {
+func (t *Target) Post(r script.Request) (changed map[string]uint64, err error) {
+	if r.Op == "bind" {
+		return t.bind(r)
+	}
 	sg, data, err := t.gather(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	v := r.Values
 	if r.Op == "recv" {
-		_, err := t.qp.PostRecv(verbs.RecvWR{ID: v["id"], SG: sg})
+		return nil, t.postRecv(verbs.RecvWR{ID: r.Values["id"], SG: sg})
+	}
+	wr := verbs.SendWR{SG: sg, Flags: flags(r)}
+	if r.Flags["inline"] {
+		wr.SG, wr.Data = nil, data
+	}
+	if err := t.fill(&wr, r); err != nil {
+		return nil, err
+	}
+	_, err = t.qp.PostSend(wr)
+	return nil, err
+}
+
+// postRecv posts a receive where the queue pair takes its own from.
+func (t *Target) postRecv(wr verbs.RecvWR) (err error) {
+	if t.srq != nil {
+		_, err = t.srq.PostRecv(wr)
 		return err
 	}
-	wr := verbs.SendWR{
-		ID: v["id"], SG: sg, RemoteAddr: v["va"], RKey: uint32(v["rkey"]),
-		Compare: v["compare"], Swap: v["swap"], Add: v["add"],
-	}
+	_, err = t.qp.PostRecv(wr)
+	return err
+}
+
+// flags returns the flags of a work request.
+func flags(r script.Request) (all verbs.SendFlags) {
 	for name, flag := range map[string]verbs.SendFlags{
 		"solicited": verbs.Solicited, "fence": verbs.Fence, "inline": verbs.Inline,
 	} {
 		if r.Flags[name] {
-			wr.Flags |= flag
+			all |= flag
 		}
 	}
 	if !r.Flags["unsignaled"] {
-		wr.Flags |= verbs.Signaled
+		all |= verbs.Signaled
 	}
-	if r.Flags["inline"] {
-		wr.SG, wr.Data = nil, data
-	}
+	return all
+}
+
+// fill writes what a work request asks for.
+func (t *Target) fill(wr *verbs.SendWR, r script.Request) (err error) {
+	v := r.Values
 	if wr.Opcode, err = opcode(r); err != nil {
 		return err
+	}
+	wr.ID, wr.RemoteAddr, wr.RKey = v["id"], v["va"], uint32(v["rkey"])
+	wr.Compare, wr.Swap, wr.Add = v["compare"], v["swap"], v["add"]
+	wr.FlushLen, wr.FlushLevel, wr.FlushType = uint32(v["dma"]), verbs.FlushLevel(v["level"]), verbs.FlushGlobal
+	if x, ok := v["place"]; ok {
+		wr.FlushType = verbs.FlushType(x)
 	}
 	for _, name := range []string{"imm", "inv", "key"} {
 		if x, ok := v[name]; ok {
 			wr.Imm = uint32(x)
 		}
 	}
-	_, err = t.qp.PostSend(wr)
+	if t.steps.typ != verbs.UD {
+		return nil
+	}
+	wr.RemoteQPN, wr.RemoteQKey = t.attr.DestQPN, t.attr.QKey
+	if x, ok := v["dest"]; ok {
+		wr.RemoteQPN = uint32(x)
+	}
+	if x, ok := v["qkey"]; ok {
+		wr.RemoteQKey = uint32(x)
+	}
+	wr.AH, err = t.handle(r.To)
 	return err
+}
+
+// handle returns the address handle of an address.
+func (t *Target) handle(a netip.Addr) (h *verbs.AH, err error) {
+	if h = t.handles[a]; h != nil {
+		return h, nil
+	}
+	if h, err = t.pds[0].CreateAH(verbs.AHTo(a)); err == nil {
+		t.handles[a] = h
+	}
+	return h, err
 }
 
 // opcode returns what a work request asks for.
@@ -70,6 +121,10 @@ func opcode(r script.Request) (verbs.Opcode, error) {
 		return verbs.WRAtomicFetchAndAdd, nil
 	case op == "local_inv":
 		return verbs.WRLocalInv, nil
+	case op == "flush":
+		return verbs.WRFlush, nil
+	case op == "atomic_write":
+		return verbs.WRAtomicWrite, nil
 	}
 	return 0, fmt.Errorf("%s cannot be posted", r.Op)
 }

@@ -21,9 +21,15 @@ type Target struct {
 	pds     [2]*verbs.PD // of the queue pair, and another one
 	recv    queue
 	send    queue
+	srq     *verbs.SRQ // or nil
 	qp      *verbs.QP
+	second  *verbs.QP // that binds windows which are not the script's, or nil
+	steps   steps
 	attr    verbs.QPAttr
 	regions map[string]*region
+	windows map[string]*window
+	groups  map[netip.Addr]bool // that the queue pair is in
+	handles map[netip.Addr]*verbs.AH
 }
 
 // A queue is a completion queue with a channel of its own.
@@ -38,16 +44,27 @@ type region struct {
 	mr  *verbs.MR
 }
 
+// A window is a memory window, and the queue pair that binds it.
+type window struct {
+	mw *verbs.MW
+	qp *verbs.QP
+}
+
 // NewTarget returns a target that Start will open on addr, for a script on
 // peer.
 func NewTarget(addr, peer netip.Addr) *Target {
-	return &Target{addr: addr, peer: peer, regions: map[string]*region{}}
+	return &Target{
+		addr: addr, peer: peer, regions: map[string]*region{}, windows: map[string]*window{},
+		groups: map[netip.Addr]bool{}, handles: map[netip.Addr]*verbs.AH{},
+	}
 }
 
 // rights are the words of scripts.
 var rights = map[string]verbs.Access{
 	"local_write": verbs.AccessLocalWrite, "remote_write": verbs.AccessRemoteWrite,
 	"remote_read": verbs.AccessRemoteRead, "remote_atomic": verbs.AccessRemoteAtomic,
+	"flush_global": verbs.AccessFlushGlobal, "flush_persistent": verbs.AccessFlushPersistent,
+	"mw_bind": verbs.AccessMWBind, "zero_based": verbs.AccessZeroBased,
 }
 
 func access(words []string) (a verbs.Access) {
@@ -59,20 +76,26 @@ func access(words []string) (a verbs.Access) {
 
 // Start implements script.Target.
 func (t *Target) Start(s script.Setup) (found map[string]uint64, err error) {
-	if s.Transport != roce.RC {
-		return nil, fmt.Errorf("a target of type %v is not possible: RC is", s.Transport)
+	mtu, ok := roce.MTUOf(int(s.Values["mtu"]))
+	if !ok {
+		return nil, fmt.Errorf("mtu %d: 256, 512, 1024, 2048 and 4096 are possible", s.Values["mtu"])
 	}
-	if t.dev, err = verbs.Open(verbs.Config{Addr: t.addr, SocketBuffer: socketBuffer}); err != nil {
+	t.steps = ways[s.Transport]
+	c := verbs.Config{Addr: t.addr, SocketBuffer: socketBuffer}
+	if t.steps.typ == verbs.UD {
+		c.MTU = mtu.Bytes() // datagrams know no other
+	}
+	if t.dev, err = verbs.Open(c); err != nil {
 		return nil, err
 	}
 	t.pds = [2]*verbs.PD{t.dev.AllocPD(), t.dev.AllocPD()}
-	if err := t.register(s.Regions); err != nil {
-		return nil, err
+	for _, step := range []func(script.Setup) error{t.register, t.create, t.allocate} {
+		if err := step(s); err != nil {
+			return nil, err
+		}
 	}
-	if err := t.create(s.Values); err != nil {
-		return nil, err
-	}
-	if err := t.connect(s); err != nil {
+	t.describe(s, mtu)
+	if err := t.connect(s.State); err != nil {
 		return nil, err
 	}
 	found = map[string]uint64{"qpn": uint64(t.qp.Num())}
@@ -80,12 +103,15 @@ func (t *Target) Start(s script.Setup) (found map[string]uint64, err error) {
 		found[name+".va"], found[name+".len"] = r.mr.Addr(), uint64(len(r.mem))
 		found[name+".rkey"], found[name+".lkey"] = uint64(r.mr.RKey()), uint64(r.mr.LKey())
 	}
+	for name, w := range t.windows {
+		found[name+".rkey"] = uint64(w.mw.RKey())
+	}
 	return found, nil
 }
 
 // register makes the regions.
-func (t *Target) register(all []script.Region) (err error) {
-	for _, want := range all {
+func (t *Target) register(s script.Setup) (err error) {
+	for _, want := range s.Regions {
 		r := &region{mem: aligned(want.Size)}
 		pd := t.pds[0]
 		if want.Other {
@@ -109,21 +135,31 @@ func aligned(n int) []byte {
 }
 
 // create makes the queue pair.
-func (t *Target) create(v map[string]uint64) (err error) {
+func (t *Target) create(s script.Setup) (err error) {
+	v := s.Values
 	if t.recv, err = t.queue(int(v["recv_cqe"])); err != nil {
 		return err
 	}
 	if t.send, err = t.queue(int(v["send_cqe"])); err != nil {
 		return err
 	}
+	if n := int(v["srq"]); n > 0 {
+		c := verbs.SRQInit{MaxWR: n, MaxSGE: maxSGE, Limit: int(v["srq_limit"])}
+		if t.srq, err = t.pds[0].CreateSRQ(c); err != nil {
+			return err
+		}
+	}
 	t.qp, err = t.pds[0].CreateQP(verbs.QPInit{
-		Type: verbs.RC, SendCQ: t.send.cq, RecvCQ: t.recv.cq,
+		Type: t.steps.typ, SendCQ: t.send.cq, RecvCQ: t.recv.cq, SRQ: t.srq,
 		Cap: verbs.QPCap{
-			MaxSendWR: int(v["send_wr"]), MaxRecvWR: int(v["recv_wr"]), MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 256,
+			MaxSendWR: int(v["send_wr"]), MaxRecvWR: int(v["recv_wr"]), MaxSendSGE: maxSGE, MaxRecvSGE: maxSGE, MaxInline: 256,
 		},
 	})
 	return err
 }
+
+// maxSGE is how many scatter entries a work request may have.
+const maxSGE = 4
 
 // queue makes a completion queue.
 func (t *Target) queue(cqe int) (q queue, err error) {
@@ -134,49 +170,71 @@ func (t *Target) queue(cqe int) (q queue, err error) {
 	return q, err
 }
 
-// connect takes the queue pair as far as the script wants it.
-func (t *Target) connect(s script.Setup) error {
-	mtu, ok := roce.MTUOf(int(s.Values["mtu"]))
-	if !ok {
-		return fmt.Errorf("mtu %d: 256, 512, 1024, 2048 and 4096 are possible", s.Values["mtu"])
-	}
+// describe notes the attributes of the queue pair.
+func (t *Target) describe(s script.Setup, mtu roce.MTU) {
 	small := func(name string) uint8 { return uint8(s.Values[name]) }
 	t.attr = verbs.QPAttr{
 		Port: 1, Access: access(s.Access), AV: verbs.AVTo(t.peer), PathMTU: mtu, DestQPN: s.LocalQPN,
 		RQPSN: s.RQPSN, SQPSN: s.SQPSN, Timeout: small("timeout"), RetryCnt: small("retry_cnt"),
 		RNRRetry: small("rnr_retry"), MaxQPRdAtomic: small("max_rd_atomic"),
 		MaxDestRdAtomic: small("max_dest_rd_atomic"), MinRNRTimer: roce.RNRTimer(small("min_rnr_timer")),
+		QKey: uint32(s.Values["qkey"]),
 	}
+}
+
+// connect takes the queue pair as far as the script wants it.
+func (t *Target) connect(to string) error {
 	for _, state := range []string{"INIT", "RTR", "RTS"} {
-		if err := t.Modify(state); err != nil || state == s.State {
+		if err := t.Modify(state); err != nil || state == to {
 			return err
 		}
 	}
 	return nil
 }
 
-// states are those that Modify can go to, and what that sets.
-var states = map[string]struct {
-	to   verbs.QPState
-	mask verbs.AttrMask
-}{
-	"RESET": {verbs.StateReset, verbs.AttrState}, "INIT": {verbs.StateInit, verbs.MaskInit},
-	"RTR": {verbs.StateRTR, verbs.MaskRTR}, "RTS": {verbs.StateRTS, verbs.MaskRTS},
-	"SQD": {verbs.StateSQD, verbs.AttrState | verbs.AttrSQDNotify}, "ERR": {verbs.StateErr, verbs.AttrState},
+// steps are the masks that take a queue pair of some type to its states.
+type steps struct {
+	typ            verbs.QPType
+	init, rtr, rts verbs.AttrMask
+}
+
+var ways = map[roce.Transport]steps{
+	roce.RC: {verbs.RC, verbs.MaskInit, verbs.MaskRTR, verbs.MaskRTS},
+	roce.UC: {verbs.UC, verbs.MaskInitUC, verbs.MaskRTRUC, verbs.MaskRTSUC},
+	roce.UD: {verbs.UD, verbs.MaskInitUD, verbs.MaskRTRUD, verbs.MaskRTSUD},
+}
+
+// to returns the state of that name, and what going there sets.
+func (s *steps) to(state string) (to verbs.QPState, mask verbs.AttrMask, ok bool) {
+	switch state {
+	case "RESET":
+		return verbs.StateReset, verbs.AttrState, true
+	case "INIT":
+		return verbs.StateInit, s.init, true
+	case "RTR":
+		return verbs.StateRTR, s.rtr, true
+	case "RTS":
+		return verbs.StateRTS, s.rts, true
+	case "SQD":
+		return verbs.StateSQD, verbs.AttrState | verbs.AttrSQDNotify, true
+	case "ERR":
+		return verbs.StateErr, verbs.AttrState, true
+	}
+	return 0, 0, false
 }
 
 // Modify implements script.Target.
 func (t *Target) Modify(state string) error {
-	s, ok := states[state]
+	to, mask, ok := t.steps.to(state)
 	if !ok {
 		return fmt.Errorf("there is no state %s", state)
 	}
 	a := t.attr
-	a.State, a.SQDNotify = s.to, true
-	if s.to == verbs.StateRTS && t.qp.State() == verbs.StateSQD {
-		s.mask = verbs.AttrState
+	a.State, a.SQDNotify = to, true
+	if to == verbs.StateRTS && t.qp.State() == verbs.StateSQD {
+		mask = verbs.AttrState
 	}
-	if err := t.qp.Modify(a, s.mask); err != nil {
+	if err := t.qp.Modify(a, mask); err != nil {
 		return fmt.Errorf("modify to %s: %w", state, err)
 	}
 	return nil
@@ -188,8 +246,13 @@ func (t *Target) Close() error {
 		return nil
 	}
 	var errs []error
-	if t.qp != nil {
-		errs = append(errs, t.qp.Destroy())
+	for group := range t.groups {
+		errs = append(errs, t.Group(group, false))
+	}
+	for _, q := range []*verbs.QP{t.second, t.qp} {
+		if q != nil {
+			errs = append(errs, q.Destroy())
+		}
 	}
 	return errors.Join(append(errs, t.dev.Close())...)
 }

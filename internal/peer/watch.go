@@ -27,6 +27,7 @@ func (t *Target) Poll(receives bool) (script.Completion, bool) {
 		ID: w.ID, Status: w.Status.String(), Op: w.Opcode.String(),
 		Values: map[string]uint64{"len": uint64(w.ByteLen), "src": uint64(w.SrcQP)},
 	}
+	c.Values["grh"] = uint64(w.Flags & verbs.WCGRH)
 	if w.Flags&verbs.WCWithImm != 0 {
 		c.Values["imm"] = uint64(w.Imm)
 	}
@@ -71,8 +72,12 @@ func (t *Target) Touch(name string, f func(mem []byte) error) error {
 // of a script pass through the kernel, which orders nothing for Go.
 func (t *Target) settle() {
 	if s := t.qp.State(); s == verbs.StateRTR || s == verbs.StateRTS {
+		mask := verbs.AttrAccess
+		if t.steps.typ == verbs.UD {
+			mask = verbs.AttrQKey
+		}
 		// In another state nothing is written, so an error does not matter.
-		_ = t.qp.Modify(verbs.QPAttr{Access: t.attr.Access}, verbs.AttrAccess)
+		_ = t.qp.Modify(t.attr, mask)
 	}
 }
 
@@ -91,6 +96,9 @@ func (t *Target) Notified(receives bool) bool {
 
 // Deregister implements script.Target.
 func (t *Target) Deregister(name string) error {
+	if w := t.windows[name]; w != nil {
+		return w.mw.Dealloc()
+	}
 	r := t.regions[name]
 	if r == nil {
 		return fmt.Errorf("there is no region %s", name)

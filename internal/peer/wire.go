@@ -87,13 +87,14 @@ func (w *Wire) open(a netip.Addr) (*socket, error) {
 }
 
 // Send implements script.Wire.
-func (w *Wire) Send(from netip.Addr, b []byte) error {
+func (w *Wire) Send(from, to netip.Addr, b []byte) error {
 	s, err := w.open(from)
 	if err != nil {
 		return err
 	}
-	w.capture.packet(s.local, w.peer, b)
-	return s.send(b)
+	at := netip.AddrPortFrom(to, w.peer.Port())
+	w.capture.packet(s.local, at, b)
+	return s.send(at, b)
 }
 
 // Recv implements script.Wire.
@@ -160,15 +161,15 @@ type socket struct {
 }
 
 // send sends one datagram.
-func (s *socket) send(b []byte) error {
+func (s *socket) send(to netip.AddrPort, b []byte) error {
 	if len(b) == 0 {
 		b = []byte{}
 	}
 	s.out.Reset()
 	s.out.Add(b)
-	s.out.End(s.u, s.w.peer, 0)
+	s.out.End(s.u, to, 0)
 	if _, err := s.out.Send(s.u, 0); err != nil {
-		return fmt.Errorf("send %d bytes to %v: %w", len(b), s.w.peer, err)
+		return fmt.Errorf("send %d bytes to %v: %w", len(b), to, err)
 	}
 	return nil
 }

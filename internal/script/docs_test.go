@@ -25,7 +25,10 @@ func TestTheReferenceHasEveryWord(t *testing.T) {
 	words = slices.AppendSeq(words, maps.Keys(functions))
 	words = slices.AppendSeq(words, maps.Keys(numbers))
 	words = slices.AppendSeq(words, maps.Keys(naks))
+	words = slices.AppendSeq(words, maps.Keys(operations))
+	words = slices.AppendSeq(words, maps.Keys(requestValues))
 	words = slices.AppendSeq(words, maps.Keys(requestFlags))
+	words = slices.AppendSeq(words, maps.Keys(regionRights))
 	for _, f := range fields {
 		words = append(words, f.name)
 	}
@@ -35,8 +38,8 @@ func TestTheReferenceHasEveryWord(t *testing.T) {
 			words = append(words, strings.TrimPrefix(operation, "SEND_"))
 		}
 	}
-	words = append(words, "target", "end", "repeat", "local", "peer", "type", "state", "access", "mr", "other_pd",
-		"data", "fill", "at", "len", "padding", "tail", "cut", "icrc", "from", "after", "within")
+	words = append(words, "target", "end", "repeat", "local", "peer", "type", "state", "access", "mr", "other_pd", "mw", "other_qp", "uc", "ud",
+		"data", "fill", "at", "len", "padding", "tail", "cut", "icrc", "from", "to", "after", "within")
 	for _, w := range words {
 		if !regexp.MustCompile(`(^|[^a-z])` + regexp.QuoteMeta(w) + `([^a-zA-Z]|$)`).MatchString(code) {
 			t.Errorf("%s does not say what %s is", reference, w)

@@ -11,7 +11,8 @@ type Completion struct {
 	Status string // as libibverbs has it, without prefix: SUCCESS, RETRY_EXC_ERR
 	Op     string // RECV, SEND, RDMA_WRITE; means nothing unless the status is SUCCESS
 
-	// Values holds what else a completion of that kind has: len, imm, inv, src.
+	// Values holds what else a completion of that kind has: len, imm, inv, src,
+	// and grh, which is 1 or 0.
 	Values map[string]uint64
 }
 
@@ -60,7 +61,7 @@ func readComplete(l *line) action {
 			status = l.name("a status")
 		case "op":
 			op = l.name("an operation")
-		case "id", "len", "imm", "inv", "src":
+		case "id", "len", "imm", "inv", "src", "grh":
 			wants[name] = l.expr(arithmetic)
 		default:
 			if l.err == nil && !s.option(l, name) {

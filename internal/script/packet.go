@@ -16,6 +16,7 @@ type template struct {
 	cut     expr // bytes that are missing at the end
 	icrc    string
 	from    *address
+	to      *address
 }
 
 // A value is what a field is set to.
@@ -91,6 +92,9 @@ func (t *template) extra(l *line, name string) bool {
 	case "from":
 		a := l.address()
 		t.from = &a
+	case "to":
+		a := l.address()
+		t.to = &a
 	case "icrc":
 		if t.icrc = l.raw("bad or none"); t.icrc != "bad" && t.icrc != "none" && l.err == nil {
 			l.wrong("icrc=%s: bad and none are possible", t.icrc)

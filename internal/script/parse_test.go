@@ -77,7 +77,7 @@ func TestWhatIsWrongWithAScriptIsSaid(t *testing.T) {
 		{"target\ncolour 1\nend", "a target has no colour"},
 		{"target\ntype xrc\nend", "type xrc: rc, uc and ud are possible"},
 		{"target\nstate SQD\nend", "state SQD: INIT, RTR and RTS are possible"},
-		{"target\nmr a 1 sing\nend", "sing: local_write"},
+		{"target\nmr a 1 sing\nend", "sing: none and flush_global"},
 		{"post dance id=1", "there is no such operation"},
 		{"post send off=1", "a work request has no off, or not before mr="},
 		{"post send mr=a colour=1", "a work request has no colour"},

@@ -15,7 +15,7 @@ import (
 // It is used by one goroutine.
 type Wire interface {
 	// Send sends b from one of this machine's addresses.
-	Send(from netip.Addr, b []byte) error
+	Send(from, to netip.Addr, b []byte) error
 
 	// Recv waits until the deadline for the next payload. It is not ok when
 	// none came; a deadline that is over asks for what is there.
@@ -190,7 +190,7 @@ func (p *player) trace(direction, text string) {
 }
 
 // transmit sends a UDP payload, and marks the time.
-func (p *player) transmit(from netip.Addr, b []byte) error {
+func (p *player) transmit(from, to netip.Addr, b []byte) error {
 	if p.Trace != nil {
 		text := fmt.Sprintf("%d bytes", len(b))
 		if x, ok := roce.Parse(b); ok {
@@ -199,7 +199,7 @@ func (p *player) transmit(from netip.Addr, b []byte) error {
 		p.trace(">", text)
 	}
 	p.marked = p.Wire.Now()
-	return p.Wire.Send(from, b)
+	return p.Wire.Send(from, to, b)
 }
 
 // resolve returns an address that a script names.

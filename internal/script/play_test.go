@@ -38,7 +38,7 @@ func (w *fakeWire) config() Config {
 	return Config{Wire: w, Local: fakeLocal, Peer: fakePeer, Limit: time.Second}
 }
 
-func (w *fakeWire) Send(from netip.Addr, b []byte) error {
+func (w *fakeWire) Send(from, _ netip.Addr, b []byte) error {
 	w.sent, w.from = append(w.sent, b), append(w.from, from)
 	return w.fail
 }

@@ -1,16 +1,24 @@
 package script
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+)
 
 // A Request is a work request for the target.
 type Request struct {
-	Op    string // recv, send, write, read, compare_swap, fetch_add, local_inv
+	Op    string // one of those that post takes
 	Flags map[string]bool
 	SG    []Segment
 
-	// Values holds the numbers that were given: id, va, rkey, imm, inv, add,
-	// swap, compare, key.
+	// Values holds the numbers that were given: id, va, rkey, dma, imm, inv,
+	// add, swap, compare, key, place, level, dest, qkey.
 	Values map[string]uint64
+
+	To     netip.Addr // of a datagram: where it goes
+	Window string     // that is bound, to the one segment
+	Rights []string   // that the window gives
 }
 
 // A Segment is a scatter entry.
@@ -24,17 +32,28 @@ type Segment struct {
 // operations are what can be posted.
 var operations = map[string]bool{
 	"recv": true, "send": true, "write": true, "read": true, "compare_swap": true, "fetch_add": true, "local_inv": true,
-	"flush": true, "atomic_write": true,
+	"flush": true, "atomic_write": true, "bind": true,
 }
 
 // requestValues and requestFlags are what may be said of a work request.
 var (
 	requestValues = map[string]bool{
 		"id": true, "va": true, "rkey": true, "imm": true, "inv": true, "add": true, "swap": true, "compare": true, "key": true,
-		"dest": true, "qkey": true, "place": true, "level": true,
+		"dma": true, "dest": true, "qkey": true, "place": true, "level": true,
 	}
 	requestFlags = map[string]bool{"solicited": true, "fence": true, "unsignaled": true, "inline": true}
 )
+
+// A requestSpec is a work request that was read.
+type requestSpec struct {
+	op     string
+	values map[string]expr
+	flags  map[string]bool
+	sg     []segmentSpec
+	to     address
+	window string
+	rights []string
+}
 
 // A segmentSpec is a segment that was read.
 type segmentSpec struct {
@@ -44,48 +63,70 @@ type segmentSpec struct {
 
 // readPost reads a work request.
 func readPost(l *line) action {
-	op := l.name("an operation")
-	if !operations[op] {
-		l.wrong("post %s: there is no such operation", op)
+	s := requestSpec{op: l.name("an operation"), values: map[string]expr{}, flags: map[string]bool{}}
+	s.to.end = "local"
+	if !operations[s.op] {
+		l.wrong("post %s: there is no such operation", s.op)
 	}
-	values, flags := map[string]expr{}, map[string]bool{}
-	var sg []segmentSpec
 	for !l.done() {
-		name := l.name("an attribute")
-		switch {
-		case l.err != nil:
-		case requestFlags[name]:
-			flags[name] = true
-		case !l.take("="):
-			l.wrong("want = behind %s, found %s", name, found(l.rest()))
-		case name == "mr":
-			sg = append(sg, segmentSpec{region: l.name("a region")})
-		case requestValues[name]:
-			values[name] = l.expr(arithmetic)
-		case len(sg) == 0:
-			l.wrong("%s: a work request has no %s, or not before mr=", name, name)
-		default:
-			sg[len(sg)-1].option(l, name)
-		}
+		s.option(l, l.name("an attribute"))
 	}
 	return goal(l, func(p *player) error {
-		r := Request{Op: op, Flags: flags, Values: map[string]uint64{}}
-		for name, e := range values {
-			x, err := e(p.v)
-			if err != nil {
-				return err
-			}
-			r.Values[name] = x
+		r, err := s.evaluate(p)
+		if err != nil {
+			return err
 		}
-		for _, s := range sg {
-			x, err := s.evaluate(p.v)
-			if err != nil {
-				return err
-			}
-			r.SG = append(r.SG, x)
-		}
-		return p.Target.Post(r)
+		changed, err := p.Target.Post(r)
+		maps.Copy(p.v, changed)
+		return err
 	})
+}
+
+// option reads what is said of a work request.
+func (s *requestSpec) option(l *line, name string) {
+	switch {
+	case l.err != nil:
+	case requestFlags[name]:
+		s.flags[name] = true
+	case regionRights[name]:
+		s.rights = append(s.rights, name)
+	case !l.take("="):
+		l.wrong("want = behind %s, found %s", name, found(l.rest()))
+	case name == "mr":
+		s.sg = append(s.sg, segmentSpec{region: l.name("a region")})
+	case name == "mw":
+		s.window = l.name("a window")
+	case name == "to":
+		s.to = l.address()
+	case requestValues[name]:
+		s.values[name] = l.expr(arithmetic)
+	case len(s.sg) == 0:
+		l.wrong("%s: a work request has no %s, or not before mr=", name, name)
+	default:
+		s.sg[len(s.sg)-1].option(l, name)
+	}
+}
+
+// evaluate gives the request its values.
+func (s *requestSpec) evaluate(p *player) (Request, error) {
+	r := Request{
+		Op: s.op, Flags: s.flags, Values: map[string]uint64{}, To: p.resolve(s.to), Window: s.window, Rights: s.rights,
+	}
+	for name, e := range s.values {
+		x, err := e(p.v)
+		if err != nil {
+			return r, err
+		}
+		r.Values[name] = x
+	}
+	for _, part := range s.sg {
+		x, err := part.evaluate(p.v)
+		if err != nil {
+			return r, err
+		}
+		r.SG = append(r.SG, x)
+	}
+	return r, nil
 }
 
 // option reads what is said of a segment.

@@ -24,7 +24,7 @@ func init() {
 		"post": readPost, "complete": readComplete, "no_completion": readNoCompletion,
 		"counter": readCounter, "state": readState, "event": readEvent, "memory": readMemory,
 		"fill": readFill, "arm": readArm, "notified": readNotified, "modify": readModify,
-		"deregister": readDeregister,
+		"deregister": readDeregister, "attach": readAttach, "detach": readDetach, "grh": readGRH, "srq": readSRQ,
 	}
 }
 
@@ -100,12 +100,16 @@ func (p *player) send(t *template) error {
 
 // finish seals what was built, damages what is to be damaged, and sends it.
 func (p *player) finish(b []byte, t *template) error {
-	from := p.Local.Addr()
-	out := p.out
+	from, to := p.Local.Addr(), p.Peer.Addr()
 	if t.from != nil {
 		from = p.resolve(*t.from)
-		out.path.Src = netip.AddrPortFrom(from, p.Local.Port())
 	}
+	if t.to != nil {
+		to = p.resolve(*t.to)
+	}
+	out := p.out
+	out.path.Src = netip.AddrPortFrom(from, p.Local.Port())
+	out.path.Dst = netip.AddrPortFrom(to, p.Peer.Port())
 	if t.icrc != "none" {
 		var ok bool
 		if b, ok = out.seal(b); !ok {
@@ -122,7 +126,7 @@ func (p *player) finish(b []byte, t *template) error {
 		}
 		b = b[:len(b)-int(n)]
 	}
-	return p.transmit(from, b)
+	return p.transmit(from, to, b)
 }
 
 // readRaw reads bytes, to which an ICRC is added unless the script says not to.
@@ -130,9 +134,9 @@ func readRaw(l *line) action {
 	b := l.bytes("bytes")
 	var t template
 	for !l.done() {
-		name := l.name("icrc, cut or from")
+		name := l.name("icrc, cut, from or to")
 		if !l.take("=") || !t.extra(l, name) || t.padding != nil || t.tail != nil {
-			l.wrong("%s: icrc=, cut= and from= are possible", name)
+			l.wrong("%s: icrc=, cut=, from= and to= are possible", name)
 		}
 	}
 	return func(p *player) error { return p.finish(bytes.Clone(b), &t) }

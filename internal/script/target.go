@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,12 +15,13 @@ import (
 // A Target is the other side of the exchange, when it is in this process: one
 // queue pair of a device, and what belongs to it. It is used by one goroutine.
 type Target interface {
-	// Start sets everything up and returns variables: qpn, and for each region
-	// its name with .va, .rkey, .lkey and .len.
+	// Start sets everything up and returns variables: qpn, for each region its
+	// name with .va, .rkey, .lkey and .len, and for each window with .rkey.
 	Start(Setup) (map[string]uint64, error)
 
-	// Post posts a work request.
-	Post(Request) error
+	// Post posts a work request. It returns variables that change with it: the
+	// key of a window that is bound.
+	Post(Request) (map[string]uint64, error)
 
 	// Poll returns the oldest completion of receives or of sends.
 	Poll(receives bool) (Completion, bool)
@@ -45,8 +48,17 @@ type Target interface {
 	// Modify takes the queue pair to a state.
 	Modify(state string) error
 
-	// Deregister makes the key of a region invalid.
-	Deregister(region string) error
+	// Deregister makes the key of a region, or of a window, invalid.
+	Deregister(name string) error
+
+	// Group lets the queue pair receive what is sent to a multicast group, or
+	// ends that.
+	Group(group netip.Addr, member bool) error
+
+	// LimitReceives arms the limit of the shared receive queue, and
+	// FailReceives lets the queue fail.
+	LimitReceives(n int) error
+	FailReceives() error
 }
 
 // A Setup is what a target block says, with all expressions evaluated.
@@ -62,14 +74,22 @@ type Setup struct {
 	Access  []string // what the script may do
 	Values  map[string]uint64
 	Regions []Region
+	Windows []Window
 }
 
 // A Region is memory that the target registers.
 type Region struct {
 	Name   string
 	Size   int
-	Rights []string // local_write, remote_write, remote_read, remote_atomic
+	Rights []string // those of regionRights
 	Other  bool     // in a protection domain that is not the queue pair's
+}
+
+// A Window is a memory window that the target allocates.
+type Window struct {
+	Name  string
+	Type  uint64
+	Other bool // bound by a queue pair that is not the script's
 }
 
 // numbers are the attributes of a target that are numbers: what they are
@@ -79,7 +99,7 @@ var numbers = map[string]struct{ other, max uint64 }{
 	"timeout": {14, 31}, "retry_cnt": {7, 7}, "rnr_retry": {7, 7}, "min_rnr_timer": {12, 31},
 	"max_rd_atomic": {16, 255}, "max_dest_rd_atomic": {16, 255},
 	"send_wr": {64, 1 << 14}, "recv_wr": {64, 1 << 14}, "send_cqe": {128, 1 << 15}, "recv_cqe": {128, 1 << 15},
-	"qkey": {0, 1<<32 - 1},
+	"qkey": {0, 1<<32 - 1}, "srq": {0, 1 << 14}, "srq_limit": {0, 1 << 14},
 }
 
 // A setup is a target block that was read.
@@ -89,11 +109,23 @@ type setup struct {
 	access    []string
 	given     map[string]expr
 	regions   []regionSpec
+	windows   []windowSpec
 }
 
 type regionSpec struct {
 	Region
 	size expr
+}
+
+type windowSpec struct {
+	Window
+	typ expr
+}
+
+// regionRights are what may be allowed with memory.
+var regionRights = map[string]bool{
+	"local_write": true, "remote_write": true, "remote_read": true, "remote_atomic": true,
+	"flush_global": true, "flush_persistent": true, "mw_bind": true, "zero_based": true,
 }
 
 // transports are the queue pair types of a target.
@@ -130,6 +162,10 @@ func (s *setup) read(l *line, verb string) {
 			}
 		}
 		s.regions = append(s.regions, r)
+	case "mw":
+		w := windowSpec{Window: Window{Name: l.name("the name of a window")}, typ: l.expr(arithmetic)}
+		w.Other = l.takeWord("other_qp")
+		s.windows = append(s.windows, w)
 	default:
 		l.wrong("a target has no %s", verb)
 	}
@@ -138,13 +174,11 @@ func (s *setup) read(l *line, verb string) {
 // rights reads the words that say what may be done to memory.
 func (l *line) rights() (all []string) {
 	for !l.done() {
-		n := l.name("a right")
-		switch n {
-		case "local_write", "remote_write", "remote_read", "remote_atomic", "other_pd":
+		switch n := l.name("a right"); {
+		case regionRights[n], n == "other_pd":
 			all = append(all, n)
-		case "none":
-		default:
-			l.wrong("%s: local_write, remote_write, remote_read, remote_atomic and none are possible", n)
+		case n != "none":
+			l.wrong("%s: none and %s are possible", n, strings.Join(slices.Sorted(maps.Keys(regionRights)), ", "))
 		}
 	}
 	return all
@@ -180,6 +214,14 @@ func (s *setup) evaluate(v vars) (Setup, error) {
 		}
 		r.Size = int(n)
 		out.Regions = append(out.Regions, r.Region)
+	}
+	for _, w := range s.windows {
+		n, err := within(w.typ, v, "the type of "+w.Name, 2)
+		if err != nil {
+			return out, err
+		}
+		w.Type = n
+		out.Windows = append(out.Windows, w.Window)
 	}
 	return out, nil
 }
