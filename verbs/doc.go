@@ -12,6 +12,11 @@
 //     with what the peer says of its own,
 //  4. posts work requests, and polls completions.
 //
+// A UC queue pair is connected in the same way, and loses what the network
+// loses: whole messages. A UD queue pair is connected to nobody: each work
+// request names an [AH], and each receive begins with a [roce.GRH], 40 bytes that
+// say where the datagram came from.
+//
 // # Who does the work
 //
 // A device runs on an executor of package work, and a queue pair may have one
