@@ -44,6 +44,12 @@ type Frame struct {
 	// is not zero arrives broken. It is for fault injection.
 	Damage uint32
 
+	// Train is how many packets the frame stands for, if more than one: MIDDLE
+	// packets that follow each other, of which Head is the first one's and Len
+	// the payload of all. It only exists between two ends of one process, on
+	// links that say so.
+	Train uint8
+
 	// out says that it is handed over and not back. It is a check, not a lock:
 	// whoever hands a frame over or back owns it at that moment.
 	out bool
@@ -77,9 +83,13 @@ func (f *Frame) Back() {
 	}
 }
 
+// Packets returns how many packets the frame stands for.
+func (f *Frame) Packets() int { return max(1, int(f.Train)) }
+
 // Reset empties the frame for its next use, and keeps the backing array.
 func (f *Frame) Reset() {
-	f.HeadLen, f.Pad, f.Len, f.Token, f.Next, f.Damage, f.TOS, f.TTL = 0, 0, 0, 0, nil, 0, 0, 0
+	f.HeadLen, f.Pad, f.Len, f.Token, f.Next, f.Damage = 0, 0, 0, 0, nil, 0
+	f.TOS, f.TTL, f.Train = 0, 0, 0
 	clear(f.Payload)
 	f.Payload = f.Payload[:0]
 }

@@ -42,6 +42,13 @@ type lane struct {
 // passed is what went through one end of a lane.
 type passed struct{ frames, bytes uint64 }
 
+// count counts the packets of a frame.
+func (p *passed) count(f *frame.Frame) {
+	n := uint64(f.Packets())
+	p.frames += n
+	p.bytes += uint64(wireLen(f)) + (n-1)*uint64(f.HeadLen)
+}
+
 // init makes room for at least n frames.
 func (l *lane) init(n int, alone bool) {
 	size := uint64(1) << bits.Len64(uint64(n-1))
@@ -92,11 +99,10 @@ func (l *lane) push(frames []*frame.Frame, to *frame.Addr) (taken int, open bool
 			l.twice++
 			continue
 		}
-		l.sent.bytes += uint64(wireLen(f))
+		l.sent.count(f)
 		f.Peer, f.Local = l.from, *to
 		l.cells[l.tail&l.mask] = f
 		l.tail++
-		l.sent.frames++
 	}
 	return taken, true
 }
@@ -118,8 +124,7 @@ func (l *lane) pop(out []*frame.Frame) (n int, room bool) {
 			f.Back()
 			continue
 		}
-		l.received.frames++
-		l.received.bytes += uint64(wireLen(f))
+		l.received.count(f)
 		out[n] = f
 		n++
 	}

@@ -197,6 +197,13 @@ func (m *Memory) MTU() int { return m.mtu }
 // Pollable returns no descriptor: use OnReady, or Wait.
 func (m *Memory) Pollable() (fd int, ok bool) { return -1, false }
 
+// Trains returns how many packets one frame may stand for at most: see
+// [frame.Frame].
+func (m *Memory) Trains() int { return trains }
+
+// trains is a message of 64 KiB but for its first and its last packet.
+const trains = 14
+
 // Share ends being alone: see [PairConfig]. Nobody uses the pair meanwhile.
 func (m *Memory) Share() {
 	for _, end := range [...]*Memory{m, m.peer} {

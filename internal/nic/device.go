@@ -55,6 +55,7 @@ type Device struct {
 	circle *circle      // with inline
 	shared bool         // exec is the shared work queue
 	burst  int          // packets of one run of a half
+	trains int          // packets that a frame may stand for
 	paths  *paths       // nil: the link has no buffer that overflows
 
 	qps    table[QP]
@@ -107,6 +108,9 @@ func Open(c Config) (*Device, error) {
 	}
 	if d.exec == nil {
 		d.exec, d.shared = sharedQueue(), true
+	}
+	if l, ok := d.link.(interface{ Trains() int }); ok {
+		d.trains = l.Trains()
 	}
 	if fd, ok := d.link.Pollable(); ok {
 		d.linkFD, d.burst = fd, burstOnWire

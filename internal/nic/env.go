@@ -54,9 +54,9 @@ func (s *sendHalf) run(budget int) (more bool) {
 	}
 	n := 0
 	for f := s.next(); f != nil && n < budget; f = s.next() {
+		n += f.Packets()
 		s.m.Receive(f, s.now)
 		s.finish()
-		n++
 	}
 	s.giveBack()
 	more = s.m.Step(s.now, budget)
@@ -94,8 +94,8 @@ func (r *recvHalf) run(budget int) (more bool) {
 		if !r.m.Receive(f, r.now) {
 			break
 		}
+		n += f.Packets()
 		r.finish()
-		n++
 	}
 	r.giveBack()
 	more = r.m.Step(r.now, budget)

@@ -88,6 +88,7 @@ func (v AddressVector) peer() frame.Addr { return frame.Addr{IP: v.IP, Port: roc
 // ToRTR begins to take requests: from a peer's address, or, of UD, from anyone.
 func (q *QP) ToRTR(c qp.ResponderConfig, to AddressVector) {
 	c.Transport, c.QPN, c.SharedReceive = q.transport, q.num, q.recv.srq != nil
+	c.MaxTrain = q.d.trains
 	q.recv.disable()
 	q.recv.discard()
 	if n := int(c.MaxDestRdAtomic); n > q.remembered {
@@ -106,6 +107,7 @@ func (q *QP) ToRTR(c qp.ResponderConfig, to AddressVector) {
 // ToRTS begins to send. The queue pair was ready to receive.
 func (q *QP) ToRTS(c qp.SenderConfig) {
 	c.Transport, c.QPN, c.SignalAll = q.transport, q.num, q.signalAll
+	c.MaxTrain = q.d.trains
 	q.send.disable()
 	q.send.discard()
 	if q.transport == roce.RC {

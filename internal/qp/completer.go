@@ -14,6 +14,9 @@ type response struct {
 	is  roce.Traits
 	seq int64
 	was int64 // the oldest outstanding packet before it came
+
+	train int64 // packets that the frame stands for
+	body
 }
 
 // A compStep is what the Sender does next with the response in hand.
@@ -56,7 +59,9 @@ func (s *Sender) Receive(f *frame.Frame, now Instant) {
 		return
 	}
 	s.now = now
-	r := response{f, h, is, s.una + int64(h.BTH().PSN().Sub(psnOf(s.una))), s.una}
+	r := response{f: f, h: h, is: is, was: s.una, train: int64(f.Packets())}
+	r.seq = s.una + int64(h.BTH().PSN().Sub(psnOf(s.una)))
+	r.of(f)
 	for st := compSequence; st != compDone; {
 		if s.trace != nil {
 			s.trace(st.String(), h.BTH().PSN())
@@ -93,11 +98,15 @@ func (s *Sender) Receive(f *frame.Frame, now Instant) {
 // before the packet that is answered is acknowledged with it, but for READs and
 // atomics: they need answers of their own.
 func (s *Sender) checkResponse(r *response) compStep {
+	if known := s.una - r.seq; known > 0 && known < r.train && len(r.payload) == 1 {
+		r.seq, r.train = s.una, r.train-known
+		r.behead(int(known)<<s.shift, &s.rest)
+	}
 	switch {
 	case r.seq < s.una:
 		s.env.Count(CountDropStale)
 		return compDone
-	case r.seq >= s.high:
+	case r.seq+r.train > s.high:
 		s.env.Count(CountDropGhost)
 		return compDone
 	}
@@ -178,9 +187,10 @@ func (s *Sender) takeRead(r *response) compStep {
 		return compBad
 	}
 	off := uint64(r.seq-w.first) << s.shift
-	n := min(uint64(s.mtu), uint64(w.Len)-off)
-	ends := r.seq+1 == s.pieceEnd(w, r.seq)
-	if uint64(r.f.Len) != n || int(r.h.BTH().Pad()) != roce.PadFor(int(n)) || r.is&roce.IsEnd != 0 != ends {
+	n := min(uint64(r.train)<<s.shift, uint64(w.Len)-off)
+	end := s.pieceEnd(w, r.seq)
+	ends := r.seq+r.train == end
+	if r.seq+r.train > end || uint64(r.n) != n || int(r.h.BTH().Pad()) != roce.PadFor(int(n)) || r.is&roce.IsEnd != 0 != ends {
 		return compBad
 	}
 	if off == 0 {
@@ -188,14 +198,14 @@ func (s *Sender) takeRead(r *response) compStep {
 	} else if s.fill.seq != r.seq {
 		s.fill.place = seek(w.SG, off)
 	}
-	for _, part := range r.f.Payload {
+	for _, part := range r.payload {
 		if !s.fill.place.copyIn(s.env, w.SG, part) {
 			s.fail(StatusLocProt)
 			return compDone
 		}
 	}
-	s.fill.seq = r.seq + 1
-	s.answered(w, r.seq, ends)
+	s.fill.seq = r.seq + r.train
+	s.answered(w, r.seq+r.train-1, ends)
 	return compProgress
 }
 

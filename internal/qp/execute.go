@@ -35,8 +35,8 @@ func (r *Responder) execute() step {
 
 // advance moves on behind a packet of a SEND or WRITE.
 func (r *Responder) advance(of message) {
-	r.plain = r.expected
-	r.expected = r.expected.Next()
+	r.plain = r.expected.Add(r.packet.train - 1)
+	r.expected = r.plain.Next()
 	r.inside = of
 	if r.packet.has(roce.IsEnd) {
 		r.inside = noMessage
@@ -46,22 +46,22 @@ func (r *Responder) advance(of message) {
 
 // fill copies the payload into the receive in use.
 func (r *Responder) fill() bool {
-	for _, part := range r.packet.f.Payload {
+	for _, part := range r.packet.payload {
 		if !r.place.copyIn(r.env, r.recv.SG, part) {
 			return false
 		}
 	}
-	r.got += uint32(r.packet.f.Len)
+	r.got += uint32(r.packet.n)
 	return true
 }
 
 // put copies the payload of a WRITE to where the message has come to.
 func (r *Responder) put() {
 	mem := r.packet.mem
-	for _, part := range r.packet.f.Payload {
+	for _, part := range r.packet.payload {
 		mem = mem[copy(mem, part):]
 	}
-	n := uint32(r.packet.f.Len)
+	n := uint32(r.packet.n)
 	r.write.va += uint64(n)
 	r.write.left -= n
 }

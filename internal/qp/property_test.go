@@ -36,12 +36,13 @@ const (
 // newPair returns two started hosts, each with a region under key 1.
 func newPair(t fataler, mtu roce.MTU, psn roce.PSN, rd uint8, window int) *pair {
 	p := &pair{a: newHost(t, "A", 16), b: newHost(t, "B", 16), now: 1000, fate: func() int { return passes }}
+	train := int(psn%2) * (1 + window%7) // half of them send trains
 	for i, h := range []*host{p.a, p.b} {
 		h.refs = map[uint64]int{}
 		h.register(pattern(make([]byte, 8192), 90*i), everything)
 		h.s.Start(SenderConfig{MTU: mtu, PSN: psn, Timeout: 6, RetryCount: 7, RNRRetry: 7, EndlessRetry: true,
-			MaxRdAtomic: rd, MaxWindow: window, Probe: 20_000})
-		h.r.Start(ResponderConfig{MTU: mtu, PSN: psn, MaxDestRdAtomic: rd, MinRNRTimer: 1,
+			MaxRdAtomic: rd, MaxWindow: window, MaxTrain: train, Probe: 20_000})
+		h.r.Start(ResponderConfig{MTU: mtu, PSN: psn, MaxDestRdAtomic: rd, MinRNRTimer: 1, MaxTrain: train,
 			Access: RemoteRead | RemoteWrite | RemoteAtomic | RemoteFlushGlobal})
 	}
 	return p

@@ -44,7 +44,8 @@ func (w Wait) String() string { return waitNames[w] }
 
 // request sends up to budget packets and reports whether it could send more.
 func (s *Sender) request(budget int) (more bool) {
-	for range budget {
+	for n := 0; n < budget; n += s.took {
+		s.took = 1
 		if s.wait = s.send(); s.wait != WaitNothing {
 			return false
 		}
@@ -228,6 +229,13 @@ func (s *Sender) sendPacket(w *WQE, probe bool) Wait {
 	off := uint64(k) << s.shift
 	n := int(min(uint64(s.mtu), uint64(w.Len)-off))
 	last := s.at.seq+1 == w.end
+	if k > 0 && !last && !probe {
+		if s.took = s.train(w, size-out+1); s.took > 1 {
+			f.Train = uint8(s.took)
+			n = s.took << s.shift
+		}
+	}
+	out, s.quiet = out+s.took-1, s.quiet+s.took-1
 	ask := last || out >= size || s.quiet >= min(64, size/2) || probe
 	h := s.layOut(f, requestOpcodes[w.Op][position(k == 0, last)], ask)
 	if x := h.RETH(); x != nil {
@@ -253,7 +261,7 @@ func (s *Sender) sendPacket(w *WQE, probe bool) Wait {
 		f.Len, f.Pad = n, uint8(roce.PadFor(n))
 		h.BTH().SetPad(int(f.Pad))
 	}
-	s.sent(s.at.seq+1, ask)
+	s.sent(s.at.seq+int64(s.took), ask)
 	s.passed(w)
 	s.env.Emit(f)
 	return WaitNothing

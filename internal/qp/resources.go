@@ -88,12 +88,14 @@ func (r *Responder) packetsOf(n uint32) int {
 // send more. The key is looked up for each: it may be withdrawn half-way.
 func (r *Responder) read(budget int) (more bool) {
 	j := &r.reading
-	for range budget {
+	for budget > 0 {
 		f := r.env.Frame()
 		if f == nil {
 			return false
 		}
-		n := min(r.mtu, int(min(j.memory.left, 1<<30)))
+		train := r.train(budget)
+		budget -= train
+		n := min(train*r.mtu, int(min(j.memory.left, 1<<30)))
 		var mem []byte
 		if n > 0 {
 			var ok bool
@@ -109,6 +111,9 @@ func (r *Responder) read(budget int) (more bool) {
 		if n > 0 {
 			f.Payload = append(f.Payload, mem)
 			f.Len, f.Pad = n, uint8(roce.PadFor(n))
+			if train > 1 {
+				f.Train = uint8(train)
+			}
 			(*roce.BTH)(f.Head[:]).SetPad(int(f.Pad))
 		}
 		if last && !j.again {
@@ -116,7 +121,7 @@ func (r *Responder) read(budget int) (more bool) {
 		}
 		r.env.Emit(f)
 		j.first = false
-		j.psn = j.psn.Next()
+		j.psn = j.psn.Add(train)
 		j.memory.va += uint64(n)
 		j.memory.left -= uint32(n)
 		if last {

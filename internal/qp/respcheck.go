@@ -59,6 +59,10 @@ func (r *Responder) checkSequence() step {
 	switch d := r.packet.psn.Sub(r.expected); {
 	case d > 0:
 		return stepGap
+	case d < 0 && d+r.packet.train > 0:
+		p := &r.packet
+		p.psn, p.train = r.expected, p.train+d
+		p.behead(-d*r.mtu, &r.rest)
 	case d < 0:
 		return stepDuplicate
 	}
@@ -136,12 +140,12 @@ func (r *Responder) takeReceive() step {
 // announces how much there will be.
 func (r *Responder) checkLength() step {
 	p := &r.packet
-	n := p.f.Len
-	if n > r.mtu || p.h.BTH().Pad() != roce.PadFor(n) {
+	n := p.n
+	if n > r.mtu*p.train || p.h.BTH().Pad() != roce.PadFor(n) {
 		return r.no(badRequest)
 	}
 	ends := p.has(roce.IsEnd)
-	if !ends && n != r.mtu || n == 0 && ends && p.is&(roce.IsStart|roce.HasPayload) == roce.HasPayload {
+	if !ends && n != r.mtu*p.train || ends && p.train != 1 || n == 0 && ends && p.is&(roce.IsStart|roce.HasPayload) == roce.HasPayload {
 		return r.no(badRequest)
 	}
 	if p.has(roce.IsSend) {
@@ -174,7 +178,7 @@ func (r *Responder) checkKey() step {
 	p := &r.packet
 	switch {
 	case p.has(roce.IsWrite):
-		n := uint32(p.f.Len)
+		n := uint32(p.n)
 		if p.has(roce.IsStart) {
 			n = r.write.left
 		}

@@ -34,6 +34,7 @@ type ResponderConfig struct {
 	MaxDestRdAtomic uint8          // READs, atomics and ATOMIC WRITEs that the peer may have outstanding, and that are remembered; not above what Init was told
 	MinRNRTimer     roce.RNRTimer  // how long a peer waits when no receive is posted
 	Access          Access         // what the peer may do: the rights that begin with Remote
+	MaxTrain        int            // most MIDDLE packets of a READ's answer in one frame; 0: one
 	SharedReceive   bool           // receives come from a shared queue, and are not flushed
 	QKey            uint32         // UD: what a datagram must name
 }
@@ -64,6 +65,7 @@ type Responder struct {
 	place    place       // where the next byte goes in recv
 	write    target      // where the next byte of a WRITE goes
 	packet   packet      // the request in hand
+	rest     [1][]byte   // payload of it, if a head was taken off
 	flushing FlushTarget // ... if it is a FLUSH
 
 	saved   resources
@@ -93,11 +95,13 @@ type target struct {
 
 // A packet is the request in hand, taken apart.
 type packet struct {
-	f      *frame.Frame
-	h      roce.Headers
-	is     roce.Traits
-	psn    roce.PSN
-	ask    bool   // acknowledge request
+	f     *frame.Frame
+	h     roce.Headers
+	is    roce.Traits
+	psn   roce.PSN
+	train int  // packets that the frame stands for
+	ask   bool // acknowledge request
+	body
 	mem    []byte // the memory that the key check found
 	reason refusal
 }
@@ -233,7 +237,9 @@ func (p *packet) parse(f *frame.Frame, of roce.Transport) bool {
 		return false
 	}
 	p.f, p.h, p.is, p.psn, p.ask, p.mem = f, h, is, b.PSN(), b.AckReq(), nil
-	return true
+	p.train = f.Packets()
+	p.body.of(f)
+	return p.train == 1 || len(f.Payload) == 1
 }
 
 // parseReserved takes a frame apart whose opcode is reserved, and reports

@@ -174,6 +174,7 @@ func (s *Sender) probe() {
 		return // all is being sent again as it is
 	}
 	at, reads, asked, quiet := s.at, s.reads, s.asked, s.quiet
+	s.took = 1
 	s.rewind()
 	w := s.q.at(s.at.wqe)
 	var why Wait

@@ -295,7 +295,7 @@ func isRequest(f *frame.Frame) bool {
 // clone copies a frame with its payload: what a network that delays or
 // duplicates has to do.
 func clone(f *frame.Frame) *frame.Frame {
-	c := &frame.Frame{Head: f.Head, HeadLen: f.HeadLen, Pad: f.Pad, Len: f.Len}
+	c := &frame.Frame{Head: f.Head, HeadLen: f.HeadLen, Pad: f.Pad, Len: f.Len, Train: f.Train}
 	if f.Len > 0 {
 		var b []byte
 		for _, part := range f.Payload {
@@ -325,6 +325,9 @@ func line(f *frame.Frame) string {
 	}
 	if f.Len > 0 {
 		s += fmt.Sprintf(" len=%d", f.Len)
+	}
+	if f.Train > 0 {
+		s += fmt.Sprintf(" train=%d", f.Train)
 	}
 	if x := h.RETH(); x != nil {
 		s += fmt.Sprintf(" at=%d of=%d", x.VA()%regionGap, x.DMALen())

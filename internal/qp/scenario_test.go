@@ -331,6 +331,7 @@ func (g *stage) set(n string, a args) {
 		s.RNRRetry = uint8(a.num("rnr", int(s.RNRRetry)))
 		s.MaxRdAtomic = uint8(a.num("rdatomic", int(s.MaxRdAtomic)))
 		s.MaxWindow = a.num("window", s.MaxWindow)
+		s.MaxTrain, r.MaxTrain = a.num("train", s.MaxTrain), a.num("train", r.MaxTrain)
 		s.EndlessRetry = s.EndlessRetry || a.has("endless")
 		s.SignalAll = s.SignalAll || a.has("signalall")
 		if p, ok := a.text("probe"); ok {

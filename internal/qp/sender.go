@@ -23,6 +23,7 @@ type SenderConfig struct {
 	QKey         uint32         // UD: of the local queue pair
 
 	MaxWindow int     // most packets outstanding; 0: DefaultWindow
+	MaxTrain  int     // most MIDDLE packets in one frame; 0: one
 	Probe     Instant // shortest wait before asking for a late answer; 0: never ask
 }
 
@@ -62,6 +63,9 @@ type Sender struct {
 	bound int   // binds executed and not passed by acked
 	asked int64 // the newest packet that asked for an acknowledgement
 	quiet int   // packets sent since
+	took  int   // packets that the last step sent
+
+	rest [1][]byte // payload of a response, if a head was taken off
 
 	window window
 	retry  retry

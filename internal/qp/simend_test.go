@@ -40,13 +40,14 @@ func newEnd(w *world, i int, mtu roce.MTU, psn [2]roce.PSN, rd [2]uint8) *end {
 	e.onFlush = e.flushed
 	e.onSend, e.onRecv = e.completed, e.arrived
 	s := SenderConfig{QPN: uint32(i + 1), DestQPN: uint32(2 - i), MTU: mtu, PSN: psn[i], Timeout: 8, RetryCount: 7,
-		EndlessRetry: true, RNRRetry: 7, MaxRdAtomic: rd[i], MaxWindow: 1 << rng.IntN(10)}
+		EndlessRetry: true, RNRRetry: 7, MaxRdAtomic: rd[i], MaxWindow: 1 << rng.IntN(10),
+		MaxTrain: rng.IntN(4) * rng.IntN(9)}
 	if rng.IntN(2) == 0 {
 		s.Probe = 20_000
 	}
 	h.cap = 1 << rng.IntN(10)
 	h.s.Start(s)
-	h.r.Start(ResponderConfig{QPN: uint32(i + 1), DestQPN: uint32(2 - i), MTU: mtu, PSN: psn[1-i],
+	h.r.Start(ResponderConfig{QPN: uint32(i + 1), DestQPN: uint32(2 - i), MTU: mtu, PSN: psn[1-i], MaxTrain: rng.IntN(7),
 		MaxDestRdAtomic: rd[1-i], MinRNRTimer: 1, Access: RemoteRead | RemoteWrite | RemoteAtomic | RemoteFlushGlobal | RemoteFlushPersistent})
 	return e
 }
