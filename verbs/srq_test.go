@@ -336,9 +336,9 @@ func TestWrongUsesOfSharedQueuesAreRefused(t *testing.T) {
 // arrives once, in the order of its queue pair, with its own bytes.
 func (x *sharer) flood(each, receives, size int, meanwhile func()) {
 	x.t.Helper()
-	order := map[uint32]int{}
+	order, sender := map[uint32]int{}, map[uint32]int{}
 	for i, q := range x.to {
-		order[q.Num()] = i
+		order[q.Num()], sender[x.from[i].Num()] = i, i
 	}
 	for i := range receives {
 		x.post(RecvWR{ID: uint64(i), SG: []SGE{x.b.mr.SGE(i*size, size)}})
@@ -346,11 +346,12 @@ func (x *sharer) flood(each, receives, size int, meanwhile func()) {
 	total := each * len(x.from)
 	sent := make([]int, len(x.from))
 	got := make([]int, len(x.from))
+	back := make([]int, len(x.from)) // sends completed
 	var wc [64]WC
 	var inFlight, posted, arrived, done int
 	until(x.t, "a flood", func() bool {
 		for i := range sent {
-			if sent[i] < each && inFlight < 128 && sent[i]-got[i] < 4 {
+			if sent[i] < each && inFlight < 128 && sent[i]-got[i] < 4 && sent[i]-back[i] < 8 {
 				var data [16]byte
 				binary.LittleEndian.PutUint64(data[:], uint64(i))
 				binary.LittleEndian.PutUint64(data[8:], uint64(sent[i]))
@@ -365,6 +366,7 @@ func (x *sharer) flood(each, receives, size int, meanwhile func()) {
 			if c.Status != WCSuccess {
 				x.t.Fatalf("got a send with %v", c.Status)
 			}
+			back[sender[c.QPN]]++
 			done++
 		}
 		for _, c := range wc[:x.b.cq.Poll(wc[:])] {
