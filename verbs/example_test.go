@@ -77,9 +77,9 @@ func (s *side) connect(peer *verbs.Device, qpn uint32) {
 		{verbs.QPAttr{State: verbs.StateInit, Port: 1}, verbs.MaskInit},
 		{verbs.QPAttr{
 			State: verbs.StateRTR, AV: verbs.AVTo(peer.Addr()), PathMTU: roce.MTU1024, DestQPN: qpn,
-			MinRNRTimer: 12,
+			MinRNRTimer: 12, MaxDestRdAtomic: 1,
 		}, verbs.MaskRTR},
-		{verbs.QPAttr{State: verbs.StateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7}, verbs.MaskRTS},
+		{verbs.QPAttr{State: verbs.StateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxQPRdAtomic: 1}, verbs.MaskRTS},
 	} {
 		if err := s.qp.Modify(step.attr, step.mask); err != nil {
 			fmt.Println(err)

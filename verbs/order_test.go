@@ -247,6 +247,7 @@ func TestMemoryStaysWhileFramesAreOut(t *testing.T) {
 		for what, give := range map[string]func(r *rig) error{
 			"Dereg":   func(r *rig) error { return r.a.mr.Dereg() },
 			"Rereg":   func(r *rig) error { return r.a.mr.Rereg(Rereg{}) },
+			"Dealloc": func(r *rig) error { return must(r.a.pd.AllocMW(MWType1))(t).Dealloc() },
 			"Destroy": func(r *rig) error { return r.a.qp.Destroy() },
 			"RESET":   func(r *rig) error { return r.a.qp.Modify(QPAttr{State: StateReset}, AttrState) },
 		} {
