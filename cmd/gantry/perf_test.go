@@ -12,17 +12,22 @@ import (
 	"testing"
 )
 
-// perfPlaces are a TCP port and two addresses that the tests of this process
-// have to themselves.
+// perfPlaces are TCP ports and addresses that the tests of this process have to
+// themselves.
 func perfPlaces() map[string]string {
 	n := os.Getpid()
 	addr := func(last int) string { return fmt.Sprintf("127.%d.%d.%d", 128+n>>8&63, n&255, last) }
-	port := "18515"
-	if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
-		_, port, _ = net.SplitHostPort(l.Addr().String())
-		_ = l.Close()
+	places := map[string]string{
+		"PERF_ADDR_A": addr(1), "PERF_ADDR_B": addr(3), "PROBE_ADDR": addr(5), "PING_ADDR_A": addr(7), "PING_ADDR_B": addr(9),
 	}
-	return map[string]string{"PERF_PORT": port, "PERF_ADDR_A": addr(1), "PERF_ADDR_B": addr(3), "PROBE_ADDR": addr(5)}
+	for _, name := range []string{"PERF_PORT", "PING_PORT"} {
+		places[name] = "18515"
+		if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
+			defer func() { _ = l.Close() }() // so that the next one has another
+			_, places[name], _ = net.SplitHostPort(l.Addr().String())
+		}
+	}
+	return places
 }
 
 // tshark is a program of others that reads our captures.
