@@ -169,18 +169,22 @@ func (a *agent) poll() {
 
 // drive polls until c has an event, or ctx is done. The caller is the driver.
 func (a *agent) drive(ctx context.Context, c *Channel) error {
-	for {
+	for failed := 0; ; {
 		a.poll()
 		wait, cancel := a.begin(ctx, c)
 		if wait == nil {
 			return nil
 		}
 		err := a.qp1.wait(wait)
-		late := wait.Err() != nil
+		if err == nil || wait.Err() != nil {
+			failed = 0
+		} else {
+			failed++ // it may be the echo of a wait before that was ended
+		}
 		cancel()
 		a.mu.Lock()
 		a.rouse, a.driving = nil, nil
-		if err != nil && !late {
+		if failed > 2 {
 			a.fail(err)
 		}
 		a.mu.Unlock()

@@ -39,27 +39,8 @@ func TestConnectMovesDataAndDisconnects(t *testing.T) {
 		}
 		w.next(server, Established)
 
-		attrC, _, _ := c.QP().Query()
-		attrS, _, _ := q.Query()
-		if attrC.MaxQPRdAtomic != 3 || attrS.MaxDestRdAtomic != 3 || attrC.MaxDestRdAtomic != 9 || attrS.MaxQPRdAtomic != 9 ||
-			attrC.RNRRetry != 5 || attrS.RNRRetry != 6 || attrS.RetryCnt != 7 || attrC.Timeout != 16 || attrS.Timeout != 16 ||
-			attrC.SQPSN != attrS.RQPSN || attrS.SQPSN != attrC.RQPSN {
-			t.Errorf("got queue pairs with\n%+v and\n%+v", attrC, attrS)
-		}
-		copy(client.mem, "some data")
-		_, err = c.QP().PostSend(
-			verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.Signaled, SG: []verbs.SGE{client.mr.SGE(0, 9)}},
-			verbs.SendWR{ID: 3, Opcode: verbs.WRRDMARead, Flags: verbs.Signaled, SG: []verbs.SGE{client.mr.SGE(100, 9)},
-				RemoteAddr: server.mr.Addr(), RKey: server.mr.RKey()})
-		client.ok(err)
-		if wc := w.wc(server); wc.ByteLen != 9 || string(server.mem[:9]) != "some data" {
-			t.Errorf("got %d bytes: %q", wc.ByteLen, server.mem[:9])
-		}
-		w.wc(client)
-		w.wc(client)
-		if string(client.mem[100:109]) != "some data" {
-			t.Errorf("read %q back", client.mem[100:109])
-		}
+		sameTerms(t, c.QP(), q)
+		w.exchange(client, server, c.QP())
 
 		client.ok(c.Disconnect())
 		w.next(server, Disconnected)
@@ -79,6 +60,39 @@ func TestConnectMovesDataAndDisconnects(t *testing.T) {
 			}
 		}
 	})
+}
+
+// sameTerms checks what the queue pairs of TestConnectMovesDataAndDisconnects
+// have agreed on.
+func sameTerms(t *testing.T, client, server *verbs.QP) {
+	t.Helper()
+	c, _, _ := client.Query()
+	s, _, _ := server.Query()
+	if c.MaxQPRdAtomic != 3 || s.MaxDestRdAtomic != 3 || c.MaxDestRdAtomic != 9 || s.MaxQPRdAtomic != 9 ||
+		c.RNRRetry != 5 || s.RNRRetry != 6 || s.RetryCnt != 7 || c.Timeout != 16 || s.Timeout != 16 ||
+		c.SQPSN != s.RQPSN || s.SQPSN != c.RQPSN {
+		t.Errorf("got queue pairs with\n%+v and\n%+v", c, s)
+	}
+}
+
+// exchange sends from a client to a server, which has a receive posted at the
+// start of its memory, and reads it back.
+func (w world) exchange(client, server *party, q *verbs.QP) {
+	client.t.Helper()
+	copy(client.mem, "some data")
+	_, err := q.PostSend(
+		verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.Signaled, SG: []verbs.SGE{client.mr.SGE(0, 9)}},
+		verbs.SendWR{ID: 3, Opcode: verbs.WRRDMARead, Flags: verbs.Signaled, SG: []verbs.SGE{client.mr.SGE(100, 9)},
+			RemoteAddr: server.mr.Addr(), RKey: server.mr.RKey()})
+	client.ok(err)
+	if wc := w.wc(server); wc.ByteLen != 9 || string(server.mem[:9]) != "some data" {
+		client.t.Errorf("got %d bytes: %q", wc.ByteLen, server.mem[:9])
+	}
+	w.wc(client)
+	w.wc(client)
+	if string(client.mem[100:109]) != "some data" {
+		client.t.Errorf("read %q back", client.mem[100:109])
+	}
 }
 
 func TestRejectTakesPrivateDataAlong(t *testing.T) {
@@ -137,7 +151,7 @@ func TestListenerClosesOnRequests(t *testing.T) {
 			if e.ID == nil {
 				e, _ = server.ch.TryNext() // on an inline executor, this takes in both
 			}
-			return counter(server.ch, "received_REQ") == 2
+			return e.ID != nil && counter(server.ch, "received_REQ") == 2
 		})
 		s := e.ID
 		server.ok(l.Close())

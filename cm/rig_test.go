@@ -93,6 +93,9 @@ func (w world) next(p *party, want EventType) Event {
 		for _, x := range w {
 			x.pump()
 		}
+		if want != TimewaitExit && len(p.got) > 0 && p.got[0].Type == TimewaitExit {
+			p.got = p.got[1:] // of one before: sooner or later, as time goes
+		}
 		return len(p.got) > 0
 	})
 	e := p.got[0]
