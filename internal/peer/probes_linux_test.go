@@ -24,6 +24,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // place returns an address of loopback that nobody else has: neither another
 // test of this process nor another process of this test.
 func place(n int) netip.Addr {
+	if os.Getenv(inNamespace) != "" {
+		return place6(n)
+	}
 	return netip.AddrFrom4([4]byte{127, byte(64 + os.Getpid()&63), byte(n), 1})
 }
 

@@ -57,6 +57,27 @@ func ListenWire(local, peer netip.AddrPort, c *capture) (*Wire, error) {
 	return w, nil
 }
 
+// interfaceOf returns the number of the interface that has an IPv6 address: what
+// is sent to a group leaves by it. Without one it is 0, and the kernel chooses.
+func interfaceOf(a netip.Addr) uint32 {
+	all, err := net.Interfaces()
+	if err != nil || a.Is4() {
+		return 0
+	}
+	for _, i := range all {
+		addrs, err := i.Addrs()
+		if err != nil {
+			continue
+		}
+		for _, has := range addrs {
+			if n, ok := has.(*net.IPNet); ok && n.IP.Equal(a.AsSlice()) {
+				return uint32(i.Index)
+			}
+		}
+	}
+	return 0
+}
+
 // unzoned returns a without its zone, and IPv4 not mapped.
 func unzoned(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
@@ -68,7 +89,9 @@ func (w *Wire) open(a netip.Addr) (*socket, error) {
 		return s, nil
 	}
 	at := netip.AddrPortFrom(a, w.port)
-	u, err := sys.OpenUDP(at, sys.UDPOptions{RecvBuffer: socketBuffer, SendBuffer: socketBuffer, Zone: w.zone})
+	u, err := sys.OpenUDP(at, sys.UDPOptions{
+		RecvBuffer: socketBuffer, SendBuffer: socketBuffer, Zone: w.zone, Interface: interfaceOf(a),
+	})
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("listen on %v: %w: another socket has it; end that program, or use another address", at, err)

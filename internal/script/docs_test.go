@@ -38,7 +38,7 @@ func TestTheReferenceHasEveryWord(t *testing.T) {
 			words = append(words, strings.TrimPrefix(operation, "SEND_"))
 		}
 	}
-	words = append(words, "target", "end", "repeat", "local", "peer", "type", "state", "access", "mr", "other_pd", "mw", "other_qp", "uc", "ud",
+	words = append(words, "target", "end", "repeat", "local", "peer", "type", "state", "access", "mr", "other_pd", "mw", "other_qp", "uc", "ud", "group",
 		"data", "fill", "at", "len", "padding", "tail", "cut", "icrc", "from", "to", "after", "within")
 	for _, w := range words {
 		if !regexp.MustCompile(`(^|[^a-z])` + regexp.QuoteMeta(w) + `([^a-zA-Z]|$)`).MatchString(code) {

@@ -131,7 +131,7 @@ func (l *line) bytes(what string) []byte {
 // An address is an IP address, or one near an end of the exchange.
 type address struct {
 	ip   netip.Addr
-	end  string // "local" or "peer" where ip is not valid
+	end  string // "local", "peer" or "group" where ip is not valid
 	plus int
 }
 
@@ -143,6 +143,8 @@ func (a address) near(local, peer netip.Addr) netip.Addr {
 		ip = local
 	case "peer":
 		ip = peer
+	case "group":
+		ip = groupNear(local)
 	}
 	for range a.plus {
 		ip = ip.Next()
@@ -150,11 +152,22 @@ func (a address) near(local, peer netip.Addr) netip.Addr {
 	return ip
 }
 
-// address reads 192.0.2.1, 2001:db8::1, local, peer or peer+2.
+// groupNear returns a multicast group of the family of an end.
+func groupNear(local netip.Addr) netip.Addr {
+	switch {
+	case local.Is4():
+		return netip.AddrFrom4([4]byte{239, 192, 71, 1})
+	case local.IsValid():
+		return netip.AddrFrom16([16]byte{0: 0xff, 1: 0x15, 14: 71, 15: 1}) // of a site, and not a well-known one
+	}
+	return local
+}
+
+// address reads 192.0.2.1, 2001:db8::1, local, peer, peer+2 or group.
 func (l *line) address() (a address) {
 	s := l.raw("an address")
 	end, plus, more := strings.Cut(s, "+")
-	if end == "local" || end == "peer" {
+	if end == "local" || end == "peer" || end == "group" {
 		a.end = end
 		n, err := strconv.ParseUint(plus, 10, 8)
 		if more && err != nil {
@@ -165,7 +178,7 @@ func (l *line) address() (a address) {
 	}
 	ip, err := netip.ParseAddr(s)
 	if err != nil && l.err == nil {
-		l.wrong("want an IP address, local, peer or peer+N, found %q", s)
+		l.wrong("want an IP address, local, peer, group or peer+N, found %q", s)
 	}
 	a.ip = ip
 	return a

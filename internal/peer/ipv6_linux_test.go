@@ -1,0 +1,59 @@
+package peer_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// inNamespace is set for the process that plays the scripts over IPv6.
+const inNamespace = "GANTRY_PROBES_OVER_IPV6"
+
+// places is how many places there are in the namespace.
+const places = 256
+
+// place6 is what place is over IPv6: fd00:4791::n:1.
+func place6(n int) netip.Addr {
+	return netip.AddrFrom16([16]byte{0: 0xfd, 2: 0x47, 3: 0x91, 12: byte(n >> 8), 13: byte(n), 15: 1})
+}
+
+// TestProbesOverIPv6 plays docs/probes once more. Loopback has one IPv6 address,
+// so it makes a network namespace with as many as it takes.
+func TestProbesOverIPv6(t *testing.T) {
+	if os.Getenv(inNamespace) != "" {
+		t.Skip("this is the namespace")
+	}
+	batch := "link set lo up\nlink add left mtu 9000 type veth peer name right\nlink set left up\nlink set right up\n"
+	var all strings.Builder
+	for n := range places {
+		for a, i := place6(n), 0; i < 3; a, i = a.Next(), i+1 {
+			fmt.Fprintf(&all, "addr add %v/128 dev left nodad\n", a)
+		}
+	}
+	const setUp = "ip -batch - || exit 77\nexec \"$@\" </dev/null"
+	c := exec.Command("sh", "-c", setUp, "sh", os.Args[0], "-test.run=^TestProbes$", "-test.parallel=8")
+	c.Stdin = strings.NewReader(batch + all.String())
+	c.Env = append(os.Environ(), inNamespace+"=1")
+	c.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	if err := c.Start(); err != nil {
+		t.Skipf("no network namespace here: %v", err)
+	}
+	err := c.Wait()
+	if c.ProcessState.ExitCode() == 77 {
+		t.Skipf("no addresses in a network namespace: %s", &out)
+	}
+	if err != nil || !strings.Contains(out.String(), "PASS") {
+		t.Errorf("%v\n%s", err, &out)
+	}
+}
