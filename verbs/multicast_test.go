@@ -3,11 +3,13 @@ package verbs_test
 import (
 	"bytes"
 	"errors"
+	"net"
 	"net/netip"
 	"testing"
 
 	"github.com/gantry-rdma/gantry/roce"
 	. "github.com/gantry-rdma/gantry/verbs"
+	"github.com/gantry-rdma/gantry/work"
 )
 
 var mgid = GIDOf(netip.MustParseAddr("239.1.2.3"))
@@ -83,5 +85,91 @@ func TestAGroupGetsADatagramOnceEach(t *testing.T) {
 		if err := from.qp.DetachMulticast(mgid, 0); !errors.Is(err, EINVAL) {
 			t.Errorf("detaching twice gives %v, want EINVAL", err)
 		}
+	})
+}
+
+// Over IPv6 a group needs an interface that knows multicast: loopback has no
+// route for it.
+func TestAnIPv6GroupGetsADatagram(t *testing.T) {
+	d := onMulticastInterface(t)
+	group := GIDOf(netip.MustParseAddr("ff15::77:1"))
+	r := newRig(t, d, d, unreliable(UD))
+	if err := r.b.qp.AttachMulticast(group, 0); err != nil {
+		t.Fatal(err)
+	}
+	ah := must(r.a.pd.CreateAH(AHTo(group.Addr())))(t)
+	r.b.recv(RecvWR{ID: 1, SG: []SGE{r.b.mr.SGE(0, 200)}})
+	wr := r.a.datagram(1, r.b, 100)
+	wr.AH, wr.RemoteQPN = ah, 0xffffff
+	r.a.send(wr)
+	r.a.good(r.a.scq)
+	wc := r.b.good(r.b.cq)
+	if g := (*roce.GRH)(r.b.mem); g.Dst() != group.Addr() || g.Src() != d.Addr() || wc.SrcQP != r.a.qp.Num() {
+		t.Errorf("got a datagram from %v to %v, want %v to %v", g.Src(), g.Dst(), d.Addr(), group)
+	}
+}
+
+// onMulticastInterface opens a device on an IPv6 address of an interface that
+// knows multicast, or skips the test.
+func onMulticastInterface(t *testing.T) *Device {
+	t.Helper()
+	all, err := net.Interfaces()
+	if err != nil {
+		t.Skip(err)
+	}
+	x := work.NewInline()
+	t.Cleanup(x.Close)
+	for _, i := range all {
+		if i.Flags&(net.FlagUp|net.FlagMulticast) != net.FlagUp|net.FlagMulticast {
+			continue
+		}
+		addrs, _ := i.Addrs()
+		for _, has := range addrs {
+			p, err := netip.ParsePrefix(has.String())
+			if err != nil || !p.Addr().Is6() || p.Addr().IsLinkLocalUnicast() {
+				continue
+			}
+			if d, err := Open(Config{Addr: p.Addr(), Executor: x}); err == nil {
+				t.Cleanup(func() { d.Close() })
+				return d
+			}
+		}
+	}
+	t.Skip("no interface with multicast and an IPv6 address")
+	return nil
+}
+
+func TestGroupsThatCannotBeAreRefused(t *testing.T) {
+	everywhere(t, func(t *testing.T, da, db *Device) {
+		r := newRig(t, da, db, unreliable(UD))
+		uc := newRig(t, da, db, unreliable(UC))
+		for what, err := range map[string]error{
+			"no group":     r.a.qp.AttachMulticast(GIDOf(db.Addr()), 0),
+			"other family": r.a.qp.AttachMulticast(GIDOf(netip.MustParseAddr("ff0e::ffff:239.1.2.3")), 0),
+			"UC":           uc.a.qp.AttachMulticast(mgid, 0),
+			"detach":       r.a.qp.DetachMulticast(mgid, 0),
+		} {
+			if !errors.Is(err, EINVAL) {
+				t.Errorf("%s: got error %v, want EINVAL", what, err)
+			}
+		}
+	})
+}
+
+// A device that is closed gives up its groups, and what waits in them.
+func TestClosingADeviceLeavesItsGroups(t *testing.T) {
+	everywhere(t, func(t *testing.T, da, db *Device) {
+		s := unreliable(UD)
+		from := newRig(t, da, db, s).a.join(s, true)
+		e := newEnd(t, db, s)
+		toInit(t, e.qp, s)
+		for range 2 {
+			if err := e.qp.AttachMulticast(mgid, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wr := from.datagram(1, e, 100)
+		wr.RemoteQPN = 0xffffff
+		from.send(wr, wr, wr)
 	})
 }

@@ -37,7 +37,7 @@ func TestUCWritesIntoOneTargetKeepTheirOrder(t *testing.T) {
 	everywhere(t, func(t *testing.T, da, db *Device) {
 		several(t, da, db, UC, func(r *rig) {
 			want := make([]byte, writeSize+burstLen*shift)
-			for round := range 60 {
+			for round := range 40 {
 				for i := range burstLen {
 					at := i * writeSize
 					copy(r.a.mem[at:], bytes.Repeat([]byte{byte(round*burstLen + i)}, writeSize))
@@ -80,7 +80,7 @@ func TestUDSendsIntoOneTargetKeepTheirOrder(t *testing.T) {
 func (r *rig) sendOver(size int) {
 	const target = 65536
 	want := make([]byte, size+burstLen*shift)
-	for round := range 60 {
+	for round := range 40 {
 		for i := range burstLen {
 			at := i * size
 			copy(r.a.mem[at:], bytes.Repeat([]byte{byte(round*burstLen + i)}, size))
