@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gantry-rdma/gantry/roce"
@@ -171,5 +173,58 @@ func TestClosingADeviceLeavesItsGroups(t *testing.T) {
 		wr := from.datagram(1, e, 100)
 		wr.RemoteQPN = 0xffffff
 		from.send(wr, wr, wr)
+	})
+}
+
+// Queue pairs come and go while a group is talked to: whoever is attached
+// throughout gets all, and no frame stays out.
+func TestMembersComeAndGo(t *testing.T) {
+	onEach(t, func(t *testing.T, x work.Executor) {
+		da, db := pair(t, x)
+		s := unreliable(UD)
+		s.cap.MaxRecvWR = 256
+		from := newRig(t, da, db, s).a.join(s, false)
+		steady := from.join(s, true)
+		comer := newEnd(t, db, s)
+		toInit(t, comer.qp, s)
+		toRTR(t, s, comer.qp, db, 0)
+		const n = 300
+		gone := make(chan struct{})
+		var over atomic.Bool
+		go func() {
+			defer close(gone)
+			for !over.Load() {
+				comer.qp.PostRecv(RecvWR{SG: []SGE{comer.mr.SGE(0, 2000)}})
+				if err := comer.qp.AttachMulticast(mgid, 0); err != nil {
+					t.Error(err)
+				}
+				if err := comer.qp.DetachMulticast(mgid, 0); err != nil {
+					t.Error(err)
+				}
+				runtime.Gosched()
+			}
+		}()
+		var wc [8]WC
+		sent, done, got := 0, 0, 0
+		until(t, "the datagrams", func() bool {
+			for sent < n && sent-got < 32 && sent-done < 32 {
+				steady.recv(RecvWR{ID: uint64(sent), SG: []SGE{steady.mr.SGE(0, 2000)}})
+				wr := from.datagram(uint64(sent), from, 1000)
+				wr.RemoteQPN = 0xffffff
+				from.send(wr)
+				sent++
+			}
+			done += from.scq.Poll(wc[:])
+			for _, c := range wc[:steady.cq.Poll(wc[:])] {
+				if c.Status != WCSuccess || c.ID != uint64(got) {
+					t.Fatalf("got %+v, want receive %d", c, got)
+				}
+				got++
+			}
+			return done == n && got == n
+		})
+		over.Store(true)
+		<-gone
+		comer.cq.Poll(wc[:])
 	})
 }
