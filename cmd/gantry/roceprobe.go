@@ -59,7 +59,7 @@ that the script alone is a test.
 
 docs/roceprobe.md is the reference of the language. docs/probes has scripts.`,
 		Example: `  gantry roceprobe --self docs/probes/psn-gap-nak-once.probe
-  gantry roceprobe --self -v --pcap gap.pcap docs/probes/psn-gap-nak-once.probe
+  gantry roceprobe --self -v --pcap gap.pcapng docs/probes/psn-gap-nak-once.probe
   gantry roceprobe --addr 192.0.2.1 --peer 192.0.2.2 --set qpn=0x11 my.probe`,
 		Args: wantArgs("SCRIPT"),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.carryOut(cmd.Context(), c, args[0]) },
@@ -71,7 +71,7 @@ docs/roceprobe.md is the reference of the language. docs/probes has scripts.`,
 	n.BoolVar(&f.self, "self", false, "the peer is a device of this process, as the script says")
 	n.StringArrayVar(&f.set, "set", nil, "`NAME=VALUE` of a variable; may be given several times")
 	n.Var(&f.limit, "timeout", "how long a statement waits that does not say")
-	n.StringVar(&f.pcap, "pcap", "", "write the packets to a pcap `file`")
+	n.StringVar(&f.pcap, "pcap", "", "write the packets to a pcapng `file`")
 	n.BoolVarP(&f.verbose, "verbose", "v", false, "print each packet on standard error")
 	return cmd
 }

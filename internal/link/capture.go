@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/internal/pcapng"
 	"github.com/gantry-rdma/gantry/roce"
 )
 
@@ -24,7 +25,7 @@ type Capture struct {
 	Link
 	mu    sync.Mutex
 	w     io.Writer
-	block pcapng
+	block pcapng.Blocks
 	ends  []int // of the packets that are encoded, in block
 	flows [2]flows
 	err   error
@@ -36,8 +37,8 @@ func NewCapture(l Link, w io.Writer) *Capture {
 	local := l.Local().AddrPort()
 	c.flows[outbound].local = local
 	c.flows[inbound].local, c.flows[inbound].incoming = local, true
-	c.block.start()
-	c.write(len(c.block.buf))
+	c.block.Start()
+	c.write(len(c.block.Buf))
 	return c
 }
 
@@ -46,6 +47,8 @@ const (
 	inbound = iota
 	outbound
 )
+
+var directions = [2]pcapng.Direction{inbound: pcapng.Inbound, outbound: pcapng.Outbound}
 
 // Send writes the frames that the link takes.
 func (c *Capture) Send(frames []*frame.Frame) (taken int) {
@@ -67,7 +70,7 @@ func (c *Capture) Recv(frames []*frame.Frame) (n int) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.encode(frames[:n], inbound)
-		c.write(len(c.block.buf))
+		c.write(len(c.block.Buf))
 	}
 	return n
 }
@@ -82,11 +85,11 @@ func (c *Capture) Close() error {
 
 // encode turns frames into blocks.
 func (c *Capture) encode(frames []*frame.Frame, direction int) {
-	c.block.buf, c.ends = c.block.buf[:0], c.ends[:0]
+	c.block.Buf, c.ends = c.block.Buf[:0], c.ends[:0]
 	now := time.Now()
 	for _, f := range frames {
 		c.packet(f, now, direction)
-		c.ends = append(c.ends, len(c.block.buf))
+		c.ends = append(c.ends, len(c.block.Buf))
 	}
 }
 
@@ -111,17 +114,17 @@ func (c *Capture) packet(f *frame.Frame, now time.Time, direction int) {
 	if n == 0 {
 		return
 	}
-	at := c.block.begin(now, n+h.Len()+body+roce.ICRCLen)
-	c.block.buf = append(append(c.block.buf, room[:n]...), h.Bytes()...)
+	at := c.block.Begin(now, n+h.Len()+body+roce.ICRCLen)
+	c.block.Buf = append(append(c.block.Buf, room[:n]...), h.Bytes()...)
 	sum := sums.Start(h, body, roce.Segment(0))
 	for _, p := range f.Payload {
-		c.block.buf = append(c.block.buf, p...)
+		c.block.Buf = append(c.block.Buf, p...)
 		sum = sum.Add(p)
 	}
 	var tail [3 + roce.ICRCLen]byte
 	(sum.AddPad(int(f.Pad)) ^ roce.ICRC(f.Damage)).Put((*[roce.ICRCLen]byte)(tail[f.Pad:]))
-	c.block.buf = append(c.block.buf, tail[:f.Pad+roce.ICRCLen]...)
-	c.block.end(at, direction)
+	c.block.Buf = append(c.block.Buf, tail[:f.Pad+roce.ICRCLen]...)
+	c.block.End(at, directions[direction])
 }
 
 // path returns what the headers of a frame say, and what begins its ICRC.
@@ -150,6 +153,6 @@ func (c *Capture) path(f *frame.Frame, direction int) (p roce.Path, sums *roce.F
 // write writes the first n bytes of the blocks.
 func (c *Capture) write(n int) {
 	if c.err == nil && n > 0 {
-		_, c.err = c.w.Write(c.block.buf[:n])
+		_, c.err = c.w.Write(c.block.Buf[:n])
 	}
 }

@@ -1,73 +1,61 @@
 package peer
 
 import (
-	"encoding/binary"
 	"io"
 	"net/netip"
 	"sync"
 	"time"
 
+	"github.com/gantry-rdma/gantry/internal/pcapng"
 	"github.com/gantry-rdma/gantry/roce"
 )
 
-// A capture writes packets as a pcap file with nanoseconds, each with an IP
-// header as its sender made it, but for the IPv4 identification, which is 0.
-// What is wrong with a packet is kept.
-//
-//	+-------+---------+----------+-----+   +---------+-----+-----+-----+
-//	| magic | version | no zones | ... |   | seconds | ns  | len | len | IP packet
-//	+-------+---------+----------+-----+   +---------+-----+-----+-----+
-//
-// A nil *capture writes nothing.
+// A capture writes packets as pcapng, each with an IP header as its sender made
+// it, but for the IPv4 identification, which is 0. What is wrong with a packet is
+// kept. A nil *capture writes nothing.
 type capture struct {
-	mu  sync.Mutex
-	w   io.Writer
-	buf []byte
-	err error
+	mu    sync.Mutex
+	w     io.Writer
+	block pcapng.Blocks
+	err   error
 }
-
-const (
-	pcapNanoseconds = 0xa1b23c4d
-	pcapSnapLen     = 1 << 18
-	linkTypeRaw     = 101 // the packet begins with an IP header
-)
 
 // newCapture begins a file; without a writer there is none.
 func newCapture(w io.Writer) *capture {
 	if w == nil {
 		return nil
 	}
-	le := binary.LittleEndian
-	b := le.AppendUint32(nil, pcapNanoseconds)
-	b = le.AppendUint32(b, 2|4<<16) // version 2.4
-	b = le.AppendUint64(b, 0)       // time zone and accuracy: not used
-	b = le.AppendUint32(b, pcapSnapLen)
-	b = le.AppendUint32(b, linkTypeRaw)
 	c := &capture{w: w}
-	_, c.err = w.Write(b)
+	c.block.Start()
+	c.write()
 	return c
 }
 
 // packet writes one UDP payload.
-func (c *capture) packet(src, dst netip.AddrPort, payload []byte) {
+func (c *capture) packet(src, dst netip.AddrPort, payload []byte, d pcapng.Direction) {
 	if c == nil {
 		return
 	}
 	path := roce.Path{Src: src, Dst: dst, HopLimit: 64, Ident: roce.Segment(0)}
 	var head [roce.Room]byte
 	n := path.Put(&head, len(payload))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n == 0 || c.err != nil {
+	if n == 0 {
 		return
 	}
-	now, size := time.Now(), uint32(n+len(payload))
-	le := binary.LittleEndian
-	b := le.AppendUint32(c.buf[:0], uint32(now.Unix()))
-	b = le.AppendUint32(b, uint32(now.Nanosecond()))
-	b = le.AppendUint32(le.AppendUint32(b, size), size)
-	c.buf = append(append(b, head[:n]...), payload...)
-	_, c.err = c.w.Write(c.buf)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.block.Begin(time.Now(), n+len(payload))
+	c.block.Buf = append(append(c.block.Buf, head[:n]...), payload...)
+	c.block.End(at, d)
+	c.write()
+}
+
+// write writes what there is, until the first error.
+func (c *capture) write() {
+	if c.err == nil {
+		_, c.err = c.w.Write(c.block.Buf)
+	}
+	c.block.Buf = c.block.Buf[:0]
 }
 
 // close returns the first error of writing.

@@ -17,7 +17,7 @@ type Config struct {
 	// else 127.0.0.1 and the address after it.
 	Local, Peer netip.Addr
 	Self        bool      // the peer is to be in this process
-	Capture     io.Writer // gets a pcap file of what passes, or nil
+	Capture     io.Writer // gets a pcapng file of what passes, or nil
 
 	Play script.Config // Wire, Target and addresses are filled in
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gantry-rdma/gantry/internal/pcapng"
 	"github.com/gantry-rdma/gantry/internal/script"
 	"github.com/gantry-rdma/gantry/internal/sys"
 )
@@ -116,7 +117,7 @@ func (w *Wire) Send(from, to netip.Addr, b []byte) error {
 		return err
 	}
 	at := netip.AddrPortFrom(to, w.peer.Port())
-	w.capture.packet(s.local, at, b)
+	w.capture.packet(s.local, at, b, pcapng.Outbound)
 	return s.send(at, b)
 }
 
@@ -222,7 +223,7 @@ func (s *socket) take() (all []script.Arrival) {
 		got := s.in.Got(i)
 		from := netip.AddrPortFrom(netip.AddrFrom16(got.IP).Unmap(), got.Port)
 		b := append([]byte(nil), s.buffers[i][:got.Len]...)
-		s.w.capture.packet(from, s.local, b)
+		s.w.capture.packet(from, s.local, b, pcapng.Inbound)
 		all = append(all, script.Arrival{From: from, To: s.local.Addr(), Payload: b})
 	}
 	return all
