@@ -88,6 +88,9 @@ func (t *Test) Verify() error {
 	return nil
 }
 
+// timeout is the local ACK timeout.
+func (t *Test) timeout() time.Duration { return 4096 * time.Nanosecond << t.AckTimeout }
+
 // What the work requests of an end are known by, as in the originals.
 const (
 	recvID = 1

@@ -50,13 +50,12 @@ func (g *game) cause(s verbs.WCStatus) string {
 	mtu := fmt.Sprintf("give both ends the same --size and --mtu (here %d and %d)", e.test.Size, e.test.MTU)
 	switch s {
 	case verbs.WCRetryExc:
-		each := (4096 * time.Nanosecond) << e.test.AckTimeout
 		why := e.findings()
 		if why == "" {
 			why = "the other end has ended or stands still, or the way to it is cut"
 		}
 		return fmt.Sprintf("%v has not acknowledged it, sent %d times at intervals of %v: %s",
-			e.peer.GID, retryCount+1, each.Round(time.Millisecond), why)
+			e.peer.GID, retryCount+1, e.test.timeout().Round(time.Millisecond), why)
 	case verbs.WCRNRRetryExc:
 		return fmt.Sprintf("%v has no receive posted", e.peer.GID)
 	case verbs.WCRemInvReqErr, verbs.WCRemOpErr:

@@ -190,15 +190,16 @@ func (g *game) post() error {
 // How long an end of RC stays when it has all that it wants: the other end may
 // miss an acknowledgement, and then asks again.
 const (
-	lingerQuiet = 150 * time.Millisecond // since the last packet: two timeouts of the originals
-	lingerMost  = 2 * time.Second
+	lingerLeast = 150 * time.Millisecond // since the last packet: two timeouts of the originals
+	lingerQuiet = time.Second            // the same at most, however long the timeout is
+	lingerMost  = 2 * time.Second        // in all
 )
 
 // linger answers what the other end may still ask.
 func (e *end) linger(ctx context.Context) {
-	begin := time.Now()
+	begin, quiet := time.Now(), max(min(2*e.test.timeout(), lingerQuiet), lingerLeast)
 	last, seen := begin, e.dev.Counter("rcvd_pkts")
-	for ctx.Err() == nil && time.Since(begin) < lingerMost && time.Since(last) < lingerQuiet {
+	for ctx.Err() == nil && time.Since(begin) < lingerMost && time.Since(last) < quiet {
 		if !e.dev.Drive(0) {
 			notify.Nap(time.Millisecond)
 		}

@@ -1,0 +1,69 @@
+package pingpong
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gantry-rdma/gantry/verbs"
+)
+
+// together plays with both ends in this process.
+func together(t *testing.T, server, client Test) (s, c Result) {
+	t.Helper()
+	server.Addr, client.Addr = ours, theirs
+	w, err := NewServer(server, Told{})
+	if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := tcp(t)
+	ended := make(chan error, 1)
+	go func() {
+		var conn net.Conn
+		conn, err := l.Accept()
+		if err == nil {
+			s, err = w.Serve(t.Context(), conn)
+		}
+		ended <- err
+	}()
+	c, err = Client(t.Context(), client, l.Addr().String(), Told{})
+	if failed := <-ended; failed != nil {
+		t.Errorf("the server: %v", failed)
+	}
+	if err != nil {
+		t.Errorf("the client: %v", err)
+	}
+	return s, c
+}
+
+// Whoever is done first answers until the other one is, too: its last
+// acknowledgement may be lost.
+func TestBothEndsEndWellWhenAcknowledgementsAreLost(t *testing.T) {
+	for seed := range uint64(12) {
+		test := NewTest(verbs.RC)
+		test.Size, test.Iters, test.AckTimeout, test.Check = 64, 8, 10, true
+		test.Faults.Loss, test.Faults.Seed = 0.3, seed
+		if s, c := together(t, test, test); !t.Failed() && (s.Checked != 8 || c.Checked != 8) {
+			t.Errorf("seed %d: %d and %d messages were compared, want 8", seed, s.Checked, c.Checked)
+		}
+	}
+}
+
+func TestAnIterationHasNoWaitInIt(t *testing.T) {
+	for _, service := range []verbs.QPType{verbs.RC, verbs.UC, verbs.UD} {
+		test := NewTest(service)
+		test.Iters, test.Size = 50, 64
+		s, c := together(t, test, test)
+		if each := time.Duration(1000 * c.MicrosPerIter); each > 50*time.Millisecond {
+			t.Errorf("%s: %v for a message and its answer", name(service), each)
+		}
+		if n := s.Counters["rdma_recvs"]; !t.Failed() && n != 50 {
+			t.Errorf("%s: the server's device received %d messages, want 50", name(service), n)
+		}
+	}
+}
