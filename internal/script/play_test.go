@@ -23,6 +23,7 @@ type fakeWire struct {
 	now  time.Time
 	sent [][]byte
 	from []netip.Addr
+	to   []netip.Addr
 	due  []fakeArrival
 	fail error
 }
@@ -38,8 +39,8 @@ func (w *fakeWire) config() Config {
 	return Config{Wire: w, Local: fakeLocal, Peer: fakePeer, Limit: time.Second}
 }
 
-func (w *fakeWire) Send(from, _ netip.Addr, b []byte) error {
-	w.sent, w.from = append(w.sent, b), append(w.from, from)
+func (w *fakeWire) Send(from, to netip.Addr, b []byte) error {
+	w.sent, w.from, w.to = append(w.sent, b), append(w.from, from), append(w.to, to)
 	return w.fail
 }
 
@@ -142,6 +143,27 @@ send RC SEND_ONLY psn=5 data="hi" len=4`), "")
 	}
 	if b := w.sent[4]; b[0] != 0x1f || len(b) != roce.BTHLen+2+2+roce.ICRCLen {
 		t.Errorf("unknown opcode is %x", b)
+	}
+}
+
+// A packet may go elsewhere; its ICRC is of where it goes, with the group of the
+// family that the ends have.
+func TestPacketsGoWhereTheLineSays(t *testing.T) {
+	w := newFakeWire()
+	wants(t, w.play(t, "send UD SEND_ONLY psn=1\nsend UD SEND_ONLY psn=1 to=group+1\nsend UD SEND_ONLY psn=1 to=192.0.2.9 from=local+5"), "")
+	for i, want := range [][2]string{{"192.0.2.1", "192.0.2.2"}, {"192.0.2.1", "239.192.71.2"}, {"192.0.2.6", "192.0.2.9"}} {
+		src, dst := netip.MustParseAddr(want[0]), netip.MustParseAddr(want[1])
+		if w.from[i] != src || w.to[i] != dst {
+			t.Errorf("packet %d goes from %v to %v, want %v to %v", i, w.from[i], w.to[i], src, dst)
+		}
+		x, _ := roce.Parse(w.sent[i])
+		at := ends{roce.Path{Src: netip.AddrPortFrom(src, roce.Port), Dst: netip.AddrPortFrom(dst, roce.Port)}}
+		if at.damaged(x) {
+			t.Errorf("packet %d has the ICRC of another path", i)
+		}
+	}
+	if got := groupNear(netip.IPv6Loopback()); got != netip.MustParseAddr("ff15::4701") {
+		t.Errorf("the group over IPv6 is %v", got)
 	}
 }
 
