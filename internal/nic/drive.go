@@ -110,11 +110,10 @@ func (c *circle) gather() {
 }
 
 // drive runs what there is to do, in up to n rounds, and reports whether there
-// was anything. It does nothing while somebody else drives.
+// was anything. It waits for another driver: what is posted while that one ends
+// is for nobody else.
 func (c *circle) drive(n, budget int) (did bool) {
-	if !c.mu.TryLock() {
-		return false
-	}
+	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.driveLocked(n, budget, nil)
 }
