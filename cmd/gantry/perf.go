@@ -25,12 +25,12 @@ type perfFlags struct {
 
 	host      string
 	listen    bool
+	chosen    bool // the operation
 	all       bool
 	iters     int
 	duration  durationFlag
 	size      sizeFlag
 	inline    sizeFlag
-	transport string
 	device    string
 	gid       int
 	port      int
@@ -46,15 +46,19 @@ const (
 	itersOfPcap   = 100 // a capture is for looking at, so it must not grow by gigabytes
 )
 
-// perfSizes are those of --all, as perftest has them.
-func perfSizes() (sizes []int) {
-	for s := 2; s <= 8<<20; s *= 2 {
+// sizes are those of --all, as perftest has them.
+func (p *perfFlags) sizes() (sizes []int) {
+	most := 8 << 20
+	if p.test.Transport == "UD" {
+		most = p.test.MTU
+	}
+	for s := 2; s <= most; s *= 2 {
 		sizes = append(sizes, s)
 	}
 	return sizes
 }
 
-// perfCommand measures the reliable connection.
+// perfCommand measures the transport.
 func perfCommand(c *console) *cobra.Command {
 	p := new(perfFlags)
 	cmd := &cobra.Command{
@@ -68,6 +72,11 @@ takes all parameters from one client and ends with it; with HOST it is that
 client. Flags have perftest's letters. What arrives is compared with what was
 sent, unless --check=false.
 
+-c UC has SEND and WRITE, -c UD has SEND. What they lose is lost, so what counts
+is what arrives, by the clock of the receiver, and the rest is shown as lost. A
+sender that is faster than the receiver loses much: -t makes it post less at a
+time.
+
 A device has an address, which --addr chooses, and owns UDP port 4791 on it. A
 server waits there, by default on 127.0.0.1, so another machine reaches only one
 that was told its address. A client takes the address from which it reaches the
@@ -77,6 +86,8 @@ end has the next address.`,
   gantry perf send_lat --executor inline
   gantry perf write_bw --fabric memory -q 16 --executor workqueue --workers 2
   gantry perf send_bw --loss 0.01 --seed 7
+  gantry perf send_bw -c UD -s 1K
+  gantry perf send_bw -q 1000 -s 64 --use-srq
   gantry perf --listen &  gantry perf read_bw localhost -s 1M -D 5`,
 		Args: func(cmd *cobra.Command, args []string) error { return p.arguments(cmd, args) },
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.carryOut(cmd, c) },
@@ -127,7 +138,7 @@ func (p *perfFlags) points(ctx context.Context, c *console, doc *perfDocument,
 ) error {
 	sizes := []int{int(p.size)}
 	if p.all {
-		sizes = perfSizes()
+		sizes = p.sizes()
 	}
 	watch, end := c.watch(p.run.Duration * time.Duration(len(sizes)))
 	defer end()

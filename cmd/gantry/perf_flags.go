@@ -19,9 +19,9 @@ func (p *perfFlags) define(f *pflag.FlagSet) {
 	p.test = perf.NewRCTest("write_bw")
 	p.size = sizeFlag(p.test.Size)
 	t := &p.test
-	f.StringVarP(&p.transport, "connection", "c", "RC", "transport service: RC (UC and UD are not there yet)")
-	f.VarP(&p.size, "size", "s", "bytes of a message (8 for atomics)")
-	f.BoolVarP(&p.all, "all", "a", false, "all sizes from 2 bytes to 8 MiB")
+	f.StringVarP(&t.Transport, "connection", "c", "RC", "transport service: RC, UC or UD")
+	f.VarP(&p.size, "size", "s", "bytes of a message (8 for atomics; UD: default the MTU)")
+	f.BoolVarP(&p.all, "all", "a", false, "all sizes from 2 bytes to 8 MiB, or with UD to the MTU")
 	f.IntVarP(&p.iters, "iters", "n", 0, "messages of each queue pair, instead of a duration")
 	f.VarP(&p.duration, "duration", "D", "time of one row, half of it with Go's copy (default 2s, with -a 200ms)")
 	f.IntVarP(&t.QPs, "qp", "q", 1, "queue pairs")
@@ -31,6 +31,7 @@ func (p *perfFlags) define(f *pflag.FlagSet) {
 	f.IntVarP(&t.Moderation, "cq-mod", "Q", 0, "one completion for so many messages (default a quarter of -t, at most 100)")
 	f.VarP(&p.inline, "inline_size", "I", "copy messages up to this size when they are posted")
 	f.IntVarP(&t.Outstanding, "outs", "o", 16, "READs and atomics outstanding on a queue pair")
+	f.BoolVar(&t.SRQ, "use-srq", false, "receive from one shared queue at each end (send_bw and send_lat over RC)")
 	f.IntVarP(&t.List, "post_list", "l", 1, "work requests of one post")
 	f.BoolVarP(&t.Both, "bidirectional", "b", false, "both ends send")
 	f.StringVarP(&t.Atomic, "atomic_type", "A", "FETCH_AND_ADD", "FETCH_AND_ADD or CMP_AND_SWAP")
@@ -71,7 +72,7 @@ func (p *perfFlags) arguments(cmd *cobra.Command, args []string) error {
 		p.host = args[1]
 		fallthrough
 	case len(args) == 1:
-		p.test.Op = args[0]
+		p.test.Op, p.chosen = args[0], true
 	}
 	return nil
 }
@@ -98,6 +99,9 @@ func (p *perfFlags) settle(cmd *cobra.Command) error {
 	if p.listen {
 		return nil // all else is the client's
 	}
+	if p.test.Transport == "UD" {
+		p.fitDatagrams(given("size"))
+	}
 	sample := p.test
 	sample.Size = int(p.size)
 	sample.Fill()
@@ -107,13 +111,19 @@ func (p *perfFlags) settle(cmd *cobra.Command) error {
 	return nil
 }
 
+// fitDatagrams takes for what was not chosen what datagrams can do.
+func (p *perfFlags) fitDatagrams(sized bool) {
+	if !p.chosen {
+		p.test.Op = "send_bw"
+	}
+	if !sized {
+		p.size = sizeFlag(p.test.MTU)
+	}
+}
+
 // refuse rejects what is not there or does not go together.
 func (p *perfFlags) refuse(given func(string) bool) error {
 	switch {
-	case p.transport == "UC" || p.transport == "UD":
-		return usagef("--connection %s: not yet: this version has RC", p.transport)
-	case p.transport != "RC":
-		return usagef("--connection %q: RC is possible", p.transport)
 	case p.cm:
 		return usagef("--rdma_cm: not yet: this version exchanges its parameters over TCP")
 	case p.listen && p.host != "":

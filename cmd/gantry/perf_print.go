@@ -25,6 +25,7 @@ type perfDocument struct {
 	Inline     int        `json:"inline_size"`
 	Both       bool       `json:"bidirectional"`
 	Events     bool       `json:"events"`
+	SRQ        bool       `json:"use_srq"`
 	Results    []any      `json:"results"`
 	BytesPerQP float64    `json:"bytes_per_qp"`
 	PostNS     float64    `json:"post_ns"` // of the first row
@@ -35,11 +36,11 @@ type perfDocument struct {
 
 // describe takes over the parameters of a test.
 func (d *perfDocument) describe(t perf.RCTest) {
-	d.Op, d.Transport = t.Op, "RC"
+	d.Op, d.Transport = t.Op, t.Transport
 	d.Executor, d.Workers = t.Executor, t.WorkerCount()
 	d.QPs, d.MTU = t.QPs, t.MTU
 	d.SendDepth, d.RecvDepth, d.Moderation = t.SendDepth, t.RecvDepth, t.Moderation
-	d.Inline, d.Both, d.Events = t.Inline, t.Both, t.Events
+	d.Inline, d.Both, d.Events, d.SRQ = t.Inline, t.Both, t.Events, t.SRQ
 }
 
 // report prints the document, and writes it to a file if asked to.
@@ -112,13 +113,13 @@ func (c *console) printBandwidth(d *perfDocument) {
 			strconv.Itoa(b.Size), strconv.Itoa(b.Iterations), fixed(b.Peak, 2), fixed(b.Average, 2), fixed(b.Rate, 6),
 		})
 		more = append(more, []string{
-			strconv.Itoa(b.Size), fixed(b.Copy, 2), number(b.Ratio), strconv.FormatUint(b.Retransmits, 10),
+			strconv.Itoa(b.Size), strconv.Itoa(b.Received), fixed(b.Copy, 2), number(b.Ratio), strconv.FormatUint(b.Retransmits, 10),
 			strconv.FormatUint(b.Lost, 10), checked(b.Checked, b.Verified), number(b.AllocsPerOp),
 		})
 	}
 	c.table([]string{"#bytes", "#iterations", "BW peak[Gb/sec]", "BW average[Gb/sec]", "MsgRate[Mpps]"}, rows, 0, 1, 2, 3, 4)
 	c.printf("\n")
-	c.table([]string{"#bytes", "copy[Gb/sec]", "ratio", "retransmits", "lost", "checked", "allocs"}, more, 0, 1, 2, 3, 4, 5, 6)
+	c.table([]string{"#bytes", "received", "copy[Gb/sec]", "ratio", "retransmits", "lost", "checked", "allocs"}, more, 0, 1, 2, 3, 4, 5, 6, 7)
 }
 
 func (c *console) printLatency(d *perfDocument) {

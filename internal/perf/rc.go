@@ -12,8 +12,7 @@ import (
 	"github.com/gantry-rdma/gantry/internal/link"
 )
 
-// RCOps are the measurements of the reliable connection, with perftest's names
-// without their "ib_".
+// RCOps are the measurements, with perftest's names without their "ib_".
 var RCOps = []string{
 	"send_bw", "write_bw", "read_bw", "atomic_bw",
 	"send_lat", "write_lat", "read_lat", "atomic_lat",
@@ -26,16 +25,18 @@ var ErrRCParameter = errors.New("parameter out of range")
 // on. A client sends it to its server. Zero values are filled in by Fill.
 type RCTest struct {
 	Op          string `json:"op"`           // one of RCOps
+	Transport   string `json:"transport"`    // RC, UC or UD
 	Size        int    `json:"size"`         // bytes of a message
 	QPs         int    `json:"qps"`          // queue pairs of each end
 	SendDepth   int    `json:"send_depth"`   // messages outstanding on a queue pair
-	RecvDepth   int    `json:"recv_depth"`   // receives posted on a queue pair
+	RecvDepth   int    `json:"recv_depth"`   // receives posted on a queue pair, or in the shared queue
 	MTU         int    `json:"mtu"`          // bytes of payload of a packet
 	Moderation  int    `json:"moderation"`   // one completion for so many messages
 	Inline      int    `json:"inline"`       // messages up to this size are posted inline
 	Outstanding int    `json:"outstanding"`  // READs and atomics under way on a queue pair
 	List        int    `json:"list"`         // work requests of one post
 	Both        bool   `json:"both"`         // both ends send
+	SRQ         bool   `json:"use_srq"`      // all queue pairs of an end share their receives
 	Atomic      string `json:"atomic"`       // FETCH_AND_ADD or CMP_AND_SWAP
 	Timeout     int    `json:"timeout"`      // local ACK timeout: 4.096 us << Timeout
 	RetryCount  int    `json:"retry_count"`  // 0 to 7
@@ -53,7 +54,7 @@ type RCTest struct {
 // NewRCTest returns the test of an operation with what perftest has as defaults.
 // What is zero is left to Fill.
 func NewRCTest(op string) RCTest {
-	return RCTest{Op: op, Size: 64 << 10, Timeout: 14, RetryCount: 7, Verify: true}
+	return RCTest{Op: op, Transport: "RC", Size: 64 << 10, Timeout: 14, RetryCount: 7, Verify: true}
 }
 
 // The limits of an RCTest.
@@ -68,12 +69,13 @@ const (
 // mebibyte is in flight in all, so that large messages stay in the caches.
 func (t *RCTest) Fill() {
 	setDefault(&t.Op, "write_bw")
+	setDefault(&t.Transport, "RC")
 	if t.IsAtomic() {
 		t.Size = atomicSize
 	}
 	setDefault(&t.QPs, 1)
 	setDefault(&t.SendDepth, t.depth())
-	setDefault(&t.RecvDepth, min(2*t.SendDepth, maxRCDepth))
+	setDefault(&t.RecvDepth, t.receives())
 	setDefault(&t.MTU, 4096)
 	setDefault(&t.Moderation, min(100, max(1, t.SendDepth/4)))
 	setDefault(&t.Outstanding, 16)
@@ -97,6 +99,16 @@ func (t *RCTest) depth() int {
 	return 1 << (bits.Len(uint(min(128, max(4, inFlight)))) - 1)
 }
 
+// receives returns a good number of receives: where nobody tells the sender to
+// wait, many, of up to four mebibytes in all.
+func (t *RCTest) receives() int {
+	n := 2 * t.SendDepth * t.sharers()
+	if t.lossy() {
+		n = max(n, min(4096, (4<<20)/max(1, t.Size)/max(1, t.QPs)))
+	}
+	return min(n, maxRCDepth)
+}
+
 // IsAtomic reports whether the operation is an atomic one.
 func (t *RCTest) IsAtomic() bool { return strings.HasPrefix(t.Op, "atomic") }
 
@@ -118,8 +130,22 @@ func (t *RCTest) WorkerCount() int {
 	return t.Workers
 }
 
+// lossy reports whether messages may be lost, and nobody but their receiver
+// knows: see rclossy.go.
+func (t *RCTest) lossy() bool { return t.Transport != "RC" }
+
+// sharers returns how many queue pairs take from one queue of receives.
+func (t *RCTest) sharers() int {
+	if t.SRQ {
+		return t.QPs
+	}
+	return 1
+}
+
 // oneSided reports whether the second end has nothing to post.
-func (t *RCTest) oneSided() bool { return t.verb() != "send" && t.Op != "write_lat" }
+func (t *RCTest) oneSided() bool {
+	return t.verb() != "send" && t.Op != "write_lat" && !t.lossy()
+}
 
 // pulls reports whether data come back to the end that posts.
 func (t *RCTest) pulls() bool { return t.verb() == "read" || t.verb() == "atomic" }
@@ -135,7 +161,9 @@ func (t *RCTest) promise() time.Duration {
 
 // fenced reports whether an end cannot know by itself when it may verify its
 // memory: see rcEnd.handOver.
-func (t *RCTest) fenced() bool { return t.Verify && (t.Op == "write_bw" || t.IsAtomic()) }
+func (t *RCTest) fenced() bool {
+	return t.Verify && !t.lossy() && (t.Op == "write_bw" || t.IsAtomic())
+}
 
 // atomicSize is what an atomic works on.
 const atomicSize = 8
@@ -196,7 +224,33 @@ func (t *RCTest) checkMore() error {
 		return fmt.Errorf("size %d: %d queue pairs with %d messages each would take %d bytes, %d are possible: %w",
 			t.Size, t.QPs, t.SendDepth, layoutOf(t).bytes, int64(maxRCMemory), ErrRCParameter)
 	}
+	if err := t.checkTransport(); err != nil {
+		return err
+	}
 	return t.checkFaults()
+}
+
+// opsOf are the operations that each transport has.
+var opsOf = map[string][]string{
+	"RC": RCOps,
+	"UC": {"send_bw", "write_bw", "send_lat", "write_lat"},
+	"UD": {"send_bw", "send_lat"},
+}
+
+// checkTransport checks what the transport service can do.
+func (t *RCTest) checkTransport() error {
+	ops, known := opsOf[t.Transport]
+	switch {
+	case !known:
+		return fmt.Errorf("connection %q: RC, UC and UD are possible: %w", t.Transport, ErrRCParameter)
+	case !slices.Contains(ops, t.Op):
+		return fmt.Errorf("connection %s: it has %s, and no %s: %w", t.Transport, strings.Join(ops, ", "), t.Op, ErrRCParameter)
+	case t.Transport == "UD" && t.Size > t.MTU:
+		return fmt.Errorf("size %d: a datagram is one packet, so with --mtu %d 1 to %d are possible: %w", t.Size, t.MTU, t.MTU, ErrRCParameter)
+	case t.SRQ && (t.lossy() || t.verb() != "send"):
+		return fmt.Errorf("use-srq: it is for send_bw and send_lat over RC: %w", ErrRCParameter)
+	}
+	return nil
 }
 
 func (t *RCTest) checkFaults() error {
@@ -222,7 +276,8 @@ type RCRun struct {
 // slices, except for the peak.
 type RCResult struct {
 	Size        int     `json:"size"`
-	Iterations  int     `json:"iters"`         // messages, of all queue pairs
+	Iterations  int     `json:"iters"`         // messages that were sent, of all queue pairs
+	Received    int     `json:"received"`      // of these
 	Seconds     float64 `json:"seconds"`       // that they took
 	Average     float64 `json:"bw_avg_gbps"`   // 1e9 bits a second
 	Peak        float64 `json:"bw_peak_gbps"`  // of the best slice
@@ -230,7 +285,9 @@ type RCResult struct {
 	Copy        float64 `json:"copy_gbps"`     // Go's copy of the same bytes on one goroutine
 	Ratio       float64 `json:"ratio"`         // the one to the other
 	Retransmits uint64  `json:"retransmits"`   // how often an end went back to what was not acknowledged
-	Lost        uint64  `json:"lost"`          // packets that did not arrive in good state
+	Lost        uint64  `json:"lost"`          // packets that did not arrive in good state; UC, UD: messages
+	Overflow    uint64  `json:"overflow"`      // packets that a socket had no room for
+	NoReceive   uint64  `json:"no_receive"`    // packets that no receive was posted for, over UC and UD
 	Checked     bool    `json:"checked"`       // contents were verified
 	Verified    uint64  `json:"verified"`      // messages whose every byte was compared
 	AllocsPerOp float64 `json:"allocs_per_op"` // of this process
@@ -240,7 +297,7 @@ type RCResult struct {
 // round trip where messages go both ways, and all of it for READ and atomics.
 type RCLatency struct {
 	Size        int     `json:"size"`
-	Iterations  int     `json:"iters"`
+	Iterations  int     `json:"iters"` // messages; of them those that had an answer count below
 	Min         float64 `json:"min_us"`
 	Typical     float64 `json:"typical_us"` // the median
 	Average     float64 `json:"avg_us"`

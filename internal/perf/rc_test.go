@@ -53,7 +53,7 @@ func verified(t *testing.T, p RCPoint) uint64 {
 		wantNoAllocs(t, p.Latency.AllocsPerOp)
 		return p.Latency.Verified
 	}
-	wantPositive(t, p.Bandwidth, "allocs_per_op", "retransmits", "lost")
+	wantPositive(t, p.Bandwidth, "allocs_per_op", "retransmits", "lost", "overflow", "no_receive")
 	if p.Bandwidth.Peak < p.Bandwidth.Average {
 		t.Errorf("the peak is below the average: %+v", p.Bandwidth)
 	}
@@ -101,6 +101,8 @@ func TestRCParameters(t *testing.T) {
 		"inline events":   func(t *RCTest) { t.Events = true },
 		"duplex events":   func(t *RCTest) { t.Events, t.Both, t.Executor = true, true, "tasklet" },
 		"unverified":      func(t *RCTest) { t.Verify = false },
+		"shared receives": func(t *RCTest) { t.SRQ, t.QPs = t.Op == "send_bw", 16 },
+		"few shared":      func(t *RCTest) { t.SRQ, t.QPs, t.RecvDepth = t.Op == "send_bw", 16, 5 },
 	} {
 		for _, op := range []string{"send_bw", "write_bw"} {
 			t.Run(op+"/"+name, func(t *testing.T) {
@@ -229,6 +231,11 @@ func TestRCTestsAreChecked(t *testing.T) {
 		"atomic_type":    func(t *RCTest) { t.Atomic = "ADD" },
 		"bidirectional":  func(t *RCTest) { t.Op, t.Both = "read_bw", true },
 		"qp 2":           func(t *RCTest) { t.Op, t.QPs = "send_lat", 2 },
+		"connection \"X": func(t *RCTest) { t.Transport = "XRC" },
+		"connection UC":  func(t *RCTest) { t.Transport, t.Op = "UC", "read_bw" },
+		"connection UD":  func(t *RCTest) { t.Transport, t.Op = "UD", "write_bw" },
+		"size 1025":      func(t *RCTest) { t.Transport, t.Op, t.Size, t.MTU = "UD", "send_bw", 1025, 1024 },
+		"use-srq":        func(t *RCTest) { t.SRQ = true },
 		"executor":       func(t *RCTest) { t.Executor = "gpu" },
 		"workers":        func(t *RCTest) { t.Workers = -1 },
 		"loss":           func(t *RCTest) { t.Faults.Loss = 1.5 },

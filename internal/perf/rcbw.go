@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -24,16 +25,21 @@ func (r *rcRun) bandwidth(run RCRun, w Watch) (res RCResult, err error) {
 	if err != nil {
 		return res, err
 	}
-	rc, memcpy := &contender{run: r.timed, least: t.SendDepth * t.QPs}, &contender{run: r.memcpy}
+	rc := &contender{run: r.timed, least: t.SendDepth * t.QPs, warm: r.forget}
+	memcpy := &contender{run: r.memcpy}
 	if err = r.takeTurns(run, w, rc, memcpy); err != nil {
 		return res, err
 	}
 	bits := 8 * float64(t.Size)
 	res = RCResult{
-		Size: t.Size, Iterations: rc.did, Seconds: rc.took.Seconds(),
+		Size: t.Size, Iterations: rc.did, Received: rc.did, Seconds: rc.took.Seconds(),
 		Average: bits / median(rc.ns), Peak: bits / slices.Min(rc.ns), Rate: 1e3 / median(rc.ns),
 		Copy: bits / median(memcpy.ns), Ratio: ratio(memcpy.ns, rc.ns),
 		Checked: t.Verify,
+	}
+	lost := r.gone
+	if res.Iterations = r.sent; lost == r.sent {
+		return res, r.nothingCame()
 	}
 	res.AllocsPerOp = r.allocsPerOp(rc.n)
 	if r.failed != nil {
@@ -42,6 +48,10 @@ func (r *rcRun) bandwidth(run RCRun, w Watch) (res RCResult, err error) {
 	sum, after, err := r.totals()
 	moved := after.minus(before)
 	res.Verified, res.Retransmits, res.Lost = sum-verified, moved.Retransmits, moved.Lost
+	res.Overflow, res.NoReceive = moved.Overflow, moved.NoReceive
+	if r.a.lossy {
+		res.Received, res.Lost = res.Iterations-lost, uint64(lost)
+	}
 	return res, err
 }
 
@@ -56,10 +66,46 @@ func (r *rcRun) takeTurns(run RCRun, w Watch, all ...*contender) (err error) {
 	return r.failed
 }
 
+// forget begins to count what is sent.
+func (r *rcRun) forget() {
+	r.sent, r.gone = 0, 0
+	if r.trips != nil {
+		r.trips.Reset()
+	}
+}
+
+// nothingCame is the error of a measurement without a single message.
+func (r *rcRun) nothingCame() error {
+	return fmt.Errorf("none of %d messages came to %v: %w", r.sent, r.a.far.Addr, ErrRCPeer)
+}
+
+// arrived returns how many of the messages of a slice came, at both ends, and
+// the time for that at the rate at which each has received. A slice without any
+// is as slow as one with one.
+func (r *rcRun) arrived(sent int, took time.Duration) (int, time.Duration) {
+	if r.a.test.IsLatency() {
+		return sent, took
+	}
+	n, rate := 0, 0.0
+	for _, c := range []arrival{r.a.arrival(), r.b.arrival()} {
+		if c.N > 0 && c.Each > 0 {
+			n += c.N
+			rate += 1 / c.Each
+		}
+	}
+	r.lost = max(0, sent-n)
+	if n == 0 {
+		return 1, took + quietTime
+	}
+	return n, time.Duration(float64(n) / rate)
+}
+
 // timed is a slice whose time counts. Now and then one follows that does not,
 // with every message verified.
 func (r *rcRun) timed(n int) (int, time.Duration) {
 	did, took := r.slice(n, false)
+	r.sent += r.posted
+	r.gone += r.lost
 	if r.turns++; r.turns%verifyEvery == 1 && r.a.test.Verify {
 		r.slice(n, true)
 	}

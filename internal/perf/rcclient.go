@@ -169,6 +169,8 @@ func (b *rcRemote) begin(int, bool)    {} // it has begun, behind its fences
 func (b *rcRemote) step() bool         { return false }
 func (b *rcRemote) behind(*rcEnd) bool { return false }
 func (b *rcRemote) moved() bool        { return true }
+func (b *rcRemote) settle() bool       { return b.complete() } // it is told that all was sent, and has settled
+func (b *rcRemote) arrival() arrival   { return b.answer.Arrival }
 func (b *rcRemote) handOver()          {} // the server does so when it begins and when it is to finish
 
 // complete asks the server to finish, once, and reports whether it has.

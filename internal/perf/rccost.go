@@ -12,8 +12,12 @@ import (
 	"github.com/gantry-rdma/gantry/work"
 )
 
-// postRounds is how many waves of posts are timed.
-const postRounds = 51
+// How many waves of posts are timed. After one from which something is lost
+// there is a pause.
+const (
+	postRounds      = 51
+	lossyPostRounds = 7
+)
 
 // postCost returns how long PostSend takes for one message, in nanoseconds. The
 // work requests are ready, and as many are posted one by one as the queue
@@ -23,7 +27,11 @@ func (r *rcRun) postCost() (float64, error) {
 	e.prepare(0, e.test.SendDepth)
 	defer e.prepare(0, e.test.List)
 	ns := make([]float64, 0, postRounds)
-	for range postRounds {
+	rounds := postRounds
+	if e.lossy {
+		rounds = lossyPostRounds
+	}
+	for range rounds {
 		if r.ctx.Err() != nil {
 			return 0, context.Cause(r.ctx)
 		}

@@ -139,7 +139,9 @@ func closePorts(ports ...*rcPort) (err error) {
 // A traffic is what the counters of devices say about a measurement.
 type traffic struct {
 	Retransmits uint64 `json:"retransmits"`
-	Lost        uint64 `json:"lost"`
+	Lost        uint64 `json:"lost"`       // with what overflowed
+	Overflow    uint64 `json:"overflow"`   // packets that a socket had no room for
+	NoReceive   uint64 `json:"no_receive"` // messages for which no receive was posted, over UC and UD
 }
 
 // lossCounters are the reasons for which a packet that was sent is lost.
@@ -150,6 +152,8 @@ func (p *rcPort) traffic() (t traffic) {
 	for _, name := range lossCounters {
 		t.Lost += p.dev.Counter(name)
 	}
+	t.Overflow = p.dev.Counter("drop_socket_buffer")
+	t.NoReceive = p.dev.Counter("drop_no_receive")
 	if p.faulty != nil {
 		i := p.faulty.Injected()
 		t.Lost += i.Lost + i.Overflow
@@ -158,9 +162,9 @@ func (p *rcPort) traffic() (t traffic) {
 }
 
 func (t traffic) plus(o traffic) traffic {
-	return traffic{t.Retransmits + o.Retransmits, t.Lost + o.Lost}
+	return traffic{t.Retransmits + o.Retransmits, t.Lost + o.Lost, t.Overflow + o.Overflow, t.NoReceive + o.NoReceive}
 }
 
 func (t traffic) minus(o traffic) traffic {
-	return traffic{t.Retransmits - o.Retransmits, t.Lost - o.Lost}
+	return traffic{t.Retransmits - o.Retransmits, t.Lost - o.Lost, t.Overflow - o.Overflow, t.NoReceive - o.NoReceive}
 }

@@ -24,10 +24,14 @@ type rcEnd struct {
 	awaits   bool // it has to know of each message that it is done
 	target   bool // its memory is written, and it does not hear of it
 
+	lossy bool // messages may be lost: see rclossy.go
+
 	pd       *verbs.PD
 	ch       *verbs.CompChannel // with events
 	scq, rcq *verbs.CQ
-	region   []byte // see rcLayout
+	srq      *sharedReceives // or nil
+	ah       *verbs.AH       // where datagrams go
+	region   []byte          // see rcLayout
 	mr       *verbs.MR
 	expect   []byte // the pattern of the other end
 	flows    []flow
@@ -36,10 +40,13 @@ type rcEnd struct {
 	ready    []int32 // flows that may post, oldest first from head on
 	head     int
 	wc       [64]verbs.WC
-	left     int  // messages that are to complete or to arrive
-	fences   int  // the same of fences
-	signaled int  // completions that are to come from the send queues
-	each     bool // verify each message when it arrives
+	left     int    // messages that are to complete or to arrive
+	fences   int    // the same of fences
+	due      int    // messages that may still arrive, or be lost
+	came     span   // of those that have arrived in this slice
+	signaled int    // completions that are to come from the send queues
+	turn     uint64 // slices so far
+	each     bool   // verify each message when it arrives
 
 	word     [atomicSize]byte
 	verified uint64 // messages whose every byte was compared
@@ -68,9 +75,10 @@ func newEnd(t RCTest, p *rcPort, number uint64) (*rcEnd, error) {
 	second := number == 1
 	e.echoes = second && t.IsLatency() && !t.oneSided()
 	e.sends = !second || t.Both || e.echoes
-	e.awaits = t.IsLatency() && t.pulls()
+	e.lossy = t.lossy()
+	e.awaits = t.IsLatency() && (t.pulls() || e.lossy)
 	e.receives = !t.oneSided() && (second || t.Both || t.IsLatency())
-	e.target = (t.Op == "write_bw" || t.IsAtomic()) && (second || t.Both)
+	e.target = (t.Op == "write_bw" || t.IsAtomic()) && (second || t.Both) && !e.lossy
 	if err := e.allocate(); err != nil {
 		_ = e.close() // the first error says why
 		return nil, err
@@ -110,8 +118,13 @@ func (e *rcEnd) allocate() (err error) {
 	if e.scq, err = e.newCQ(t.SendDepth + 1); err != nil {
 		return err
 	}
-	if e.rcq, err = e.newCQ(t.RecvDepth + 1); err != nil {
+	if e.rcq, err = e.newCQ((t.RecvDepth + t.sharers()) / t.sharers()); err != nil {
 		return err
+	}
+	if t.SRQ {
+		if e.srq, err = newSharedReceives(e); err != nil {
+			return err
+		}
 	}
 	e.ready = make([]int32, 0, 2*t.QPs)
 	e.flows = make([]flow, t.QPs)
@@ -138,20 +151,44 @@ func (e *rcEnd) newCQ(depth int) (*verbs.CQ, error) {
 func (e *rcEnd) newFlow(i int) (err error) {
 	t, f := &e.test, &e.flows[i]
 	f.psn = rand.Uint32N(1 << 24)
-	f.qp, err = e.pd.CreateQP(verbs.QPInit{
-		Type: verbs.RC, SendCQ: e.scq, RecvCQ: e.rcq,
+	init := verbs.QPInit{
+		Type: services[t.Transport].typ, SendCQ: e.scq, RecvCQ: e.rcq,
 		Cap: verbs.QPCap{ // one more each for a fence
 			MaxSendWR: t.SendDepth + 1, MaxRecvWR: t.RecvDepth + 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: t.Inline,
 		},
-	})
-	if err != nil {
+	}
+	if e.srq != nil {
+		init.SRQ = e.srq.q
+		init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = 0, 0
+	}
+	if f.qp, err = e.pd.CreateQP(init); err != nil {
 		return fmt.Errorf("create queue pair %d of %d: %w", i+1, t.QPs, err)
 	}
 	e.later(f.qp.Destroy)
-	return f.qp.Modify(verbs.QPAttr{
-		State: verbs.StateInit, Port: 1,
-		Access: verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic,
-	}, verbs.MaskInit)
+	if e.srq != nil {
+		e.srq.flows[f.qp.Num()] = i
+	}
+	access := verbs.AccessRemoteWrite
+	if t.Transport == "RC" {
+		access |= verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+	}
+	return f.qp.Modify(verbs.QPAttr{State: verbs.StateInit, Port: 1, Access: access, QKey: rcQKey}, services[t.Transport].init)
+}
+
+// rcQKey is what datagrams of all measurements name.
+const rcQKey = 0x1ee7
+
+// A service is a transport service as verbs knows it, and what has to be set to
+// connect a queue pair.
+type service struct {
+	typ            verbs.QPType
+	init, rtr, rts verbs.AttrMask
+}
+
+var services = map[string]service{
+	"RC": {verbs.RC, verbs.MaskInit, verbs.MaskRTR, verbs.MaskRTS},
+	"UC": {verbs.UC, verbs.MaskInitUC, verbs.MaskRTRUC, verbs.MaskRTSUC},
+	"UD": {verbs.UD, verbs.MaskInitUD, verbs.MaskRTRUD, verbs.MaskRTSUD},
 }
 
 // hello returns what the other end has to know.
@@ -178,12 +215,23 @@ func (e *rcEnd) connect(far rcHello) error {
 		return fmt.Errorf("mtu %d: the network of %v carries %d: %w",
 			e.test.MTU, e.port.dev.Addr(), most.Bytes(), ErrRCParameter)
 	}
+	if e.test.Transport == "UD" {
+		ah, err := e.pd.CreateAH(verbs.AHTo(far.Addr))
+		if err != nil {
+			return fmt.Errorf("address datagrams to %v: %w", far.Addr, err)
+		}
+		e.later(ah.Destroy)
+		e.ah = ah
+	}
 	for i := range e.flows {
 		if err := e.connectFlow(i, mtu); err != nil {
 			return fmt.Errorf("connect queue pair %d to %v: %w", i, far.Addr, err)
 		}
 	}
-	return nil
+	if e.srq != nil && e.receives {
+		e.srq.post(e, 1)
+	}
+	return e.failed
 }
 
 func (e *rcEnd) connectFlow(i int, mtu roce.MTU) error {
@@ -191,12 +239,12 @@ func (e *rcEnd) connectFlow(i int, mtu roce.MTU) error {
 	err := f.qp.Modify(verbs.QPAttr{
 		State: verbs.StateRTR, AV: verbs.AVTo(e.far.Addr), PathMTU: mtu, DestQPN: far.Num, RQPSN: roce.PSN(far.PSN),
 		MaxDestRdAtomic: uint8(t.Outstanding), MinRNRTimer: rnrTimer,
-	}, verbs.MaskRTR)
+	}, services[t.Transport].rtr)
 	if err != nil {
 		return err
 	}
 	e.prepare(i, t.List)
-	if e.receives {
+	if e.receives && e.srq == nil {
 		e.postReceives(i, t.RecvDepth)
 		if e.failed != nil {
 			return e.failed
@@ -205,5 +253,5 @@ func (e *rcEnd) connectFlow(i int, mtu roce.MTU) error {
 	return f.qp.Modify(verbs.QPAttr{
 		State: verbs.StateRTS, Timeout: uint8(t.Timeout), RetryCnt: uint8(t.RetryCount), RNRRetry: 7,
 		SQPSN: roce.PSN(f.psn), MaxQPRdAtomic: uint8(t.Outstanding),
-	}, verbs.MaskRTS)
+	}, services[t.Transport].rts)
 }

@@ -19,6 +19,8 @@ type flow struct {
 	recvs, got         uint64 // receives: that are posted, have completed
 	arrived, since     uint64 // messages that have to be in the slots, and of them those of earlier slices
 	queued             bool   // it is in the list of those that are ready
+
+	lossyFlow // of UC and UD
 }
 
 // A work request's ID is the number of its message, under that of its flow.
@@ -43,13 +45,27 @@ func (e *rcEnd) prepare(i, n int) {
 		if e.inlined() {
 			f.wrs[k].SG = nil
 		}
+		if e.ah != nil {
+			f.wrs[k].AH, f.wrs[k].RemoteQPN, f.wrs[k].RemoteQKey = e.ah, e.far.QPs[i].Num, rcQKey
+		}
 	}
-	f.rwr = make([]verbs.RecvWR, e.layout.slots)
+	if e.srq == nil {
+		f.rwr = e.receiveRequests(i)
+	}
+	if e.lossy {
+		f.prepare(e.layout.slots)
+	}
+}
+
+// receiveRequests makes a work request for each slot of a queue pair.
+func (e *rcEnd) receiveRequests(i int) []verbs.RecvWR {
+	wrs := make([]verbs.RecvWR, e.layout.slots)
 	sge := make([]verbs.SGE, e.layout.slots)
-	for m := range f.rwr {
-		sge[m] = e.mr.SGE(e.layout.slot(i, uint64(m)), t.Size)
-		f.rwr[m].SG = sge[m : m+1]
+	for m := range wrs {
+		sge[m] = e.mr.SGE(e.layout.slot(i, uint64(m))-e.layout.grh, e.layout.grh+e.test.Size)
+		wrs[m].SG = sge[m : m+1]
 	}
+	return wrs
 }
 
 // inlined reports whether messages are copied when they are posted.
@@ -58,6 +74,9 @@ func (e *rcEnd) inlined() bool { return e.test.Size <= e.test.Inline && !e.test.
 func (e *rcEnd) opcode() verbs.Opcode {
 	switch t := &e.test; t.verb() {
 	case "send":
+		if e.lossy {
+			return verbs.WRSendWithImm
+		}
 		return verbs.WRSend
 	case "read":
 		return verbs.WRRDMARead
@@ -67,7 +86,7 @@ func (e *rcEnd) opcode() verbs.Opcode {
 		}
 		return verbs.WRAtomicFetchAndAdd
 	}
-	if e.test.IsLatency() {
+	if e.test.IsLatency() || e.lossy {
 		return verbs.WRRDMAWriteWithImm // memory that changes by itself is nothing that Go may look at
 	}
 	return verbs.WRRDMAWrite
@@ -75,13 +94,16 @@ func (e *rcEnd) opcode() verbs.Opcode {
 
 // build makes a work request of message m of flow i.
 func (e *rcEnd) build(i int, f *flow, k int, m uint64) {
-	w, from, slot := &f.wrs[k], e.layout.start(m), e.layout.slot(i, m)
+	w := &f.wrs[k]
 	w.ID = uint64(i)<<flowShift | m
 	w.Flags = 0
 	if (m+1)%uint64(e.test.Moderation) == 0 || m+1 == f.last || e.awaits {
 		w.Flags = verbs.Signaled
 		e.signaled++
 	}
+	m += f.skip
+	w.Imm = uint32(m)
+	from, slot := e.layout.start(m), e.layout.slot(i, m)
 	switch w.Opcode {
 	case verbs.WRRDMARead:
 		f.sge[k].Addr = e.mr.Addr() + uint64(slot)

@@ -13,12 +13,16 @@ func (r *rcRun) latency(run RCRun, w Watch) (res RCLatency, err error) {
 	if err != nil {
 		return res, err
 	}
-	c := &contender{run: r.timed, warm: r.trips.Reset, least: 8}
+	c := &contender{run: r.timed, warm: r.forget, least: 8}
 	if err = r.takeTurns(run, w, c); err != nil {
 		return res, err
 	}
 	res = latencyOf(r.trips, !t.pulls())
 	res.Size, res.Iterations, res.Checked = t.Size, c.did, t.Verify
+	lost := r.gone
+	if lost == r.sent {
+		return res, r.nothingCame()
+	}
 	res.AllocsPerOp = r.allocsPerOp(c.n)
 	if r.failed != nil {
 		return res, r.failed
@@ -26,6 +30,9 @@ func (r *rcRun) latency(run RCRun, w Watch) (res RCLatency, err error) {
 	sum, after, err := r.totals()
 	moved := after.minus(before)
 	res.Verified, res.Retransmits, res.Lost = sum-verified, moved.Retransmits, moved.Lost
+	if r.a.lossy {
+		res.Lost = uint64(lost)
+	}
 	return res, err
 }
 
@@ -52,17 +59,72 @@ func (r *rcRun) alternate(n int) {
 	}
 	arrived := func() bool { return *back == f.goal }
 	last := time.Now()
+	if r.a.lossy {
+		arrived = func() bool { return r.a.due == 0 || r.late(last) }
+	}
 	for range n {
+		if r.a.lossy {
+			f.floor, r.a.due = f.goal, 1
+		}
 		r.a.sendOne(0)
 		if r.fail(r.drive(arrived)); r.failed != nil {
 			return
 		}
 		now := time.Now()
+		if r.a.lossy && r.isLost(now.Sub(last)) {
+			last = now
+			continue
+		}
 		if !r.a.each {
 			_ = r.trips.RecordValue(int64(now.Sub(last)))
 		}
 		last = now
 	}
+}
+
+// How long an answer is awaited over UC and UD: for so many times the usual
+// trip, but at least and at most so long. Before the first answer it is the
+// most.
+const (
+	tripsOfPatience = 20
+	mostPatience    = 200 * time.Millisecond
+	leastPatience   = 50 * time.Millisecond // as a machine with much to do may let one wait
+	shortPatience   = 10 * time.Millisecond // instead, where losses are injected
+)
+
+// late reports, when asked every few turns, whether it is too late for the
+// answer to what was sent at a time.
+func (r *rcRun) late(sent time.Time) bool {
+	const turns = 16
+	r.asked++
+	if !r.a.test.Events && r.asked%turns != 0 {
+		return false
+	}
+	patience := mostPatience
+	if r.usual > 0 {
+		least := leastPatience
+		if r.a.port.faulty != nil {
+			least = shortPatience
+		}
+		patience = min(max(tripsOfPatience*r.usual, least), mostPatience)
+	}
+	return time.Since(sent) > patience
+}
+
+// isLost gives up a message that has no answer yet, and takes note of the time
+// of one that has.
+func (r *rcRun) isLost(took time.Duration) bool {
+	if r.a.due > 0 {
+		r.a.due = 0
+		r.lost++
+		return true
+	}
+	const memory = 8
+	if r.usual == 0 {
+		r.usual = took
+	}
+	r.usual += (took - r.usual) / memory
+	return false
 }
 
 // newLatencies makes a histogram from a nanosecond to ten seconds, with an

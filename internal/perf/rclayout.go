@@ -4,12 +4,17 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"math/rand/v2"
+
+	"github.com/gantry-rdma/gantry/roce"
 )
 
 // An rcLayout says where things lie in the memory of an end, which is the same
 // at both ends:
 //
 //	| pattern: size + 509 * 64 | queue pair 0: slot 0, slot 1 ... | queue pair 1 ... | words |
+//
+// With a shared receive queue there are only the slots of queue pair 0, for
+// all. Before the slot of a datagram there is room for its GRH.
 //
 // What is sent comes from the pattern, random bytes that are never written
 // again. Message number m starts at 64 * (m mod 509) in it, so all bytes of
@@ -19,6 +24,8 @@ import (
 // counts the operations of one queue pair.
 type rcLayout struct {
 	size   int
+	grh    int // bytes before what was sent
+	qps    int // that have slots of their own
 	slots  int // of a queue pair
 	stride int // from one slot to the next
 	first  int // offset of the first slot
@@ -36,9 +43,17 @@ func layoutOf(t *RCTest) rcLayout {
 	if !t.oneSided() {
 		depth = max(depth, t.RecvDepth)
 	}
-	l := rcLayout{size: t.Size, slots: 1 << bits.Len(uint(depth-1)), stride: alignLine(t.Size)}
+	l := rcLayout{size: t.Size, qps: t.QPs, slots: 1 << bits.Len(uint(depth-1)), stride: alignLine(t.Size)}
+	if t.SRQ {
+		l.qps = 1
+	}
 	l.first = alignLine(t.Size) + patternStarts*lineSize
-	l.words = l.first + t.QPs*l.slots*l.stride
+	if t.Transport == "UD" {
+		l.grh = roce.GRHLen
+		l.stride += lineSize
+		l.first += lineSize
+	}
+	l.words = l.first + l.qps*l.slots*l.stride
 	l.bytes = l.words + t.QPs*lineSize
 	return l
 }
@@ -50,6 +65,9 @@ func (l *rcLayout) start(m uint64) int { return int(m%patternStarts) * lineSize 
 
 // slot returns the offset of the slot for message m of a queue pair.
 func (l *rcLayout) slot(qp int, m uint64) int {
+	if l.qps == 1 {
+		qp = 0
+	}
 	return l.first + (qp*l.slots+int(m&uint64(l.slots-1)))*l.stride
 }
 

@@ -26,6 +26,10 @@ type rcPeer interface {
 	// known; complete also whether the fences behind them are.
 	moved() bool
 	complete() bool
+	// settle reports whether it waits for nothing more, now that all was sent.
+	settle() bool
+	// arrival says what has come to it in the last slice, over UC and UD.
+	arrival() arrival
 	// handOver is that of its end.
 	handOver()
 	// behind reports whether it has to answer, in this process, before anything
@@ -49,8 +53,17 @@ func (l rcLocal) moved() bool                    { return l.e.moved() }
 func (l rcLocal) complete() bool                 { return l.e.complete() }
 func (l rcLocal) handOver()                      { l.e.handOver() }
 func (l rcLocal) wait(ctx context.Context) error { return l.e.wait(ctx) }
-func (l rcLocal) behind(a *rcEnd) bool           { return l.e.echoes && l.e.flows[0].got < a.flows[0].posted }
+func (l rcLocal) settle() bool                   { return l.e.settle() }
+func (l rcLocal) arrival() arrival               { return l.e.arrival() }
 func (l rcLocal) verify() error                  { return l.e.verify() }
+
+func (l rcLocal) behind(a *rcEnd) bool {
+	f := &l.e.flows[0]
+	if l.e.lossy {
+		return l.e.echoes && f.high < a.flows[0].posted
+	}
+	return l.e.echoes && f.got < a.flows[0].posted
+}
 
 // step is for ends that have completions to take. What else there is to do is
 // done by the device, which the client drives too.
@@ -77,6 +90,12 @@ type rcRun struct {
 	counts bool                    // slices count allocations
 	allocs float64                 // the least of a message in a slice
 	trips  *hdrhistogram.Histogram // round trips, of a latency
+	posted int                     // messages of the last slice
+	lost   int                     // of them, over UC and UD
+	sent   int                     // messages of the slices that count
+	gone   int                     // of them those that are lost
+	asked  int                     // how often late was asked
+	usual  time.Duration           // the time of a trip, over UC and UD
 	failed error
 }
 
@@ -112,7 +131,7 @@ func (r *rcRun) slice(n int, each bool) (did int, took time.Duration) {
 	if r.failed != nil {
 		return n, untilFailed
 	}
-	if each && r.a.test.Op == "write_bw" { // nobody is told of each, so none is overwritten
+	if each && r.a.test.Op == "write_bw" { // none is overwritten before it is verified
 		per = min(per, r.a.layout.slots)
 	}
 	if r.begin(per, each); r.failed != nil {
@@ -122,6 +141,7 @@ func (r *rcRun) slice(n int, each bool) (did int, took time.Duration) {
 	if r.a.test.Both {
 		did *= 2
 	}
+	r.posted, r.lost = did, 0
 	if !r.counts {
 		took = r.move(per)
 	} else {
@@ -130,6 +150,9 @@ func (r *rcRun) slice(n int, each bool) (did int, took time.Duration) {
 		r.allocs = min(r.allocs, float64(mallocs()-before)/float64(did))
 	}
 	r.finish()
+	if r.a.lossy && r.failed == nil {
+		return r.arrived(did, took)
+	}
 	return did, took
 }
 
@@ -171,7 +194,7 @@ func (r *rcRun) finish() {
 	}
 	r.b.complete() // it has to know before memory changes hands
 	r.handOver()
-	r.fail(r.drive(func() bool { return r.b.complete() && r.a.complete() }))
+	r.fail(r.drive(func() bool { return r.b.settle() && r.a.settle() && r.b.complete() && r.a.complete() }))
 	if r.failed == nil {
 		r.fail(r.a.verify())
 	}

@@ -156,7 +156,9 @@ func (v *serving) slice(ctx context.Context, m rcMessage) error {
 	if err := v.e.verify(); err != nil {
 		return err
 	}
-	return v.x.send(rcMessage{Kind: kindFinished, Verified: v.e.verified, Traffic: v.port.traffic()})
+	return v.x.send(rcMessage{
+		Kind: kindFinished, Verified: v.e.verified, Traffic: v.port.traffic(), Arrival: v.e.arrival(),
+	})
 }
 
 func (v *serving) handOver() {
@@ -175,6 +177,10 @@ func (v *serving) work(ctx context.Context) error {
 		}
 		if v.e.failed != nil {
 			return v.e.failed
+		}
+		v.e.came.look()
+		if finish && v.e.left == 0 {
+			v.e.settle()
 		}
 		told, err := v.told(ctx, finish)
 		if err != nil {

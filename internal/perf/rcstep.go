@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/verbs"
@@ -16,6 +17,10 @@ var ErrRCPeer = errors.New("the other end cannot be measured with")
 // when it arrives, where this end is told that it has.
 func (e *rcEnd) begin(n int, each bool) {
 	e.each = each
+	e.turn++
+	if e.lossy {
+		e.came = span{began: time.Now()}
+	}
 	alternates := e.test.IsLatency() // whoever drives it sends one at a time
 	for i := range e.flows {
 		f := &e.flows[i]
@@ -24,7 +29,10 @@ func (e *rcEnd) begin(n int, each bool) {
 			e.left += n
 			e.offer(i)
 		}
-		if e.receives {
+		switch {
+		case e.lossy:
+			e.await(f, n)
+		case e.receives:
 			e.left += n
 		}
 		f.since = f.arrived
@@ -42,10 +50,10 @@ func (e *rcEnd) sendOne(i int) {
 	e.offer(i)
 }
 
-// moved reports whether all messages are done, complete also whether the
-// fences behind them are.
+// moved reports whether all messages are done, complete also whether what
+// follows them is: the fences, and what was lost or has arrived.
 func (e *rcEnd) moved() bool    { return e.left == 0 }
-func (e *rcEnd) complete() bool { return e.left == 0 && e.fences == 0 }
+func (e *rcEnd) complete() bool { return e.left == 0 && e.fences == 0 && e.due == 0 }
 
 // outstanding reports whether messages are posted that have not completed.
 func (e *rcEnd) outstanding() bool {
@@ -68,7 +76,10 @@ func (e *rcEnd) step() (did bool) {
 		}
 		did = did || n > 0
 	}
-	if e.left > 0 && e.receives || e.target && e.fences > 0 {
+	switch {
+	case e.lossy:
+		did = e.receives && e.stepLossy() || did
+	case e.left > 0 && e.receives || e.target && e.fences > 0:
 		n := e.rcq.Poll(e.wc[:])
 		for i := range e.wc[:n] {
 			e.received(&e.wc[i])
@@ -111,6 +122,10 @@ func (e *rcEnd) received(w *verbs.WC) {
 	}
 	if w.ID&fenceBit != 0 {
 		e.fences--
+		return
+	}
+	if e.srq != nil {
+		e.srq.received(e, w)
 		return
 	}
 	f := &e.flows[i]
@@ -170,8 +185,17 @@ func (e *rcEnd) wait(ctx context.Context) error {
 	if e.step() || e.complete() || e.failed != nil {
 		return nil
 	}
+	outer := ctx
+	if e.lossy { // what it waits for may be lost
+		var end context.CancelFunc
+		ctx, end = context.WithTimeout(ctx, lossyNap)
+		defer end()
+	}
 	cq, err := e.ch.Get(ctx)
 	if err != nil {
+		if ctx.Err() != nil && outer.Err() == nil {
+			return nil
+		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

@@ -14,8 +14,16 @@ func (e *rcEnd) verify() error {
 	if !e.test.Verify || e.failed != nil {
 		return e.failed
 	}
+	if e.srq != nil {
+		e.srq.verify(e)
+		return e.failed
+	}
 	for i := range e.flows {
 		f := &e.flows[i]
+		if e.lossy {
+			e.verifyLossy(i)
+			continue
+		}
 		n := f.arrived
 		if e.target && e.test.IsAtomic() {
 			e.verifyWord(i, n)

@@ -31,7 +31,7 @@ import (
 // Instead of each answer there can be an error.
 
 // exchangeVersion changes with every change of a message.
-const exchangeVersion = 1
+const exchangeVersion = 2
 
 // exchangeName is in every message, to tell a Gantry from something else.
 const exchangeName = "gantry-perf"
@@ -61,6 +61,7 @@ type rcMessage struct {
 	Each     bool      `json:"each,omitempty"` // begin: verify each of them
 	Verified uint64    `json:"verified,omitempty"`
 	Traffic  traffic   `json:"traffic"`
+	Arrival  arrival   `json:"arrival"` // finished: over UC and UD
 	Points   []RCPoint `json:"points,omitempty"`
 	Error    string    `json:"error,omitempty"`
 }
