@@ -289,3 +289,36 @@ func TestUnreliableServicesNeedTheirAttributes(t *testing.T) {
 		}
 	}
 }
+
+// Nothing holds a sender of UC back but the link. On one executor it must leave
+// the receiver its turn, or the socket between them overflows.
+func TestASenderDoesNotBuryItsReceiver(t *testing.T) {
+	da, db := udp(t, work.NewInline())
+	s := unreliable(UC)
+	s.cap.MaxRecvWR = 256
+	s.mtu = da.Port().ActiveMTU
+	r := newRig(t, da, db, s)
+	const n, size = 1200, 65536
+	recv := RecvWR{SG: []SGE{r.b.mr.SGE(0, size)}}
+	for range 256 {
+		r.b.recv(recv)
+	}
+	var wc [64]WC
+	sent, done, got := 0, 0, 0
+	until(t, "the sends", func() bool {
+		for sent < n && sent-done < 64 {
+			r.a.send(SendWR{Opcode: WRSend, Flags: Signaled, SG: []SGE{r.a.mr.SGE(0, size)}})
+			sent++
+		}
+		done += r.a.scq.Poll(wc[:])
+		for range r.b.cq.Poll(wc[:]) {
+			r.b.recv(recv)
+			got++
+		}
+		return done == n
+	})
+	until(t, "the receives", func() bool { got += r.b.cq.Poll(wc[:]); return got == n })
+	if lost := db.Counter("drop_socket_buffer"); lost != 0 {
+		t.Errorf("got %d datagrams lost in the socket buffer, want none", lost)
+	}
+}

@@ -29,6 +29,7 @@ type circle struct {
 	mu    sync.Mutex
 	now   qp.Instant             // as the driver last saw it
 	done  [outBatch]*frame.Frame // of the half that runs
+	flood bool                   // a half has sent what nobody answers
 	fresh halfList               // have packets
 	due   halfList               // were woken
 	late  bool                   // the last round did not ask sockets, to send first

@@ -166,10 +166,12 @@ func (c *circle) look() {
 // round does a little of all there is to do, and reports whether there was
 // anything. Sockets are asked only by the first round of a drive, and by the
 // next when there may be more: that is a system call. What a program has posted
-// leaves before it, once.
+// leaves before it, once. After a run that sent what nobody answers they are
+// asked too: nothing else keeps such a sender from burying the receiver.
 func (c *circle) round(budget int, first bool) (did bool) {
 	c.gather()
-	ask := first || c.late
+	ask := first || c.late || c.flood
+	c.flood = false
 	if c.late = first && !c.late && c.due.first != nil; c.late {
 		ask = false
 	}
@@ -192,7 +194,9 @@ func (c *circle) round(budget int, first bool) (did bool) {
 			break
 		}
 		did = true
-		c.exec(h, budget)
+		if c.exec(h, budget); c.flood {
+			break
+		}
 	}
 	for _, d := range devices {
 		if d.tx.n > 0 {

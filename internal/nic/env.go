@@ -14,6 +14,7 @@ type sendHalf struct {
 	m      qp.Sender
 	path   *path // that its packets take; nil: nothing overflows there
 	onPath int64 // packets outstanding, as the path knows
+	floods bool  // nobody answers what goes to the wire
 }
 
 // A recvHalf runs the responder of a queue pair, and is the qp.Env of it.
@@ -62,6 +63,9 @@ func (s *sendHalf) run(budget int) (more bool) {
 	more = s.m.Step(s.now, budget)
 	if s.path != nil {
 		s.learn()
+	}
+	if s.floods && s.circle != nil {
+		s.circle.flood = true
 	}
 	s.d.timers.schedule(&s.half, s.m.Deadline())
 	return s.end() || more

@@ -117,6 +117,7 @@ func (d *Device) NewQP(c QPConfig) (*QP, error) {
 	q.send.init(q, c.Executor, c.SendCQ, q.send.run)
 	q.recv.init(q, c.Executor, c.RecvCQ, q.recv.run)
 	q.send.sender = &q.send.m
+	q.send.floods = c.Transport != roce.RC && d.linkFD >= 0
 	q.send.m.Init(&q.send, q.sq)
 	q.recv.m.Init(&q.recv, 0)
 	if c.Transport == roce.UD {
