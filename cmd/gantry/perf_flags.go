@@ -203,7 +203,7 @@ func addrOfDevice(name string, gid int) (netip.Addr, error) {
 	}
 	gids := infos[at].GIDs()
 	if gid < 0 || gid >= len(gids) {
-		return netip.Addr{}, usagef("--gid-index %d: device %s has %d addresses", gid, name, len(gids))
+		return netip.Addr{}, usagef("GID index %d: device %s has %d addresses: see gantry devices", gid, name, len(gids))
 	}
 	return gids[gid].Unmap(), nil
 }

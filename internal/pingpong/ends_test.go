@@ -44,12 +44,12 @@ func together(t *testing.T, server, client Test) (s, c Result) {
 // Whoever is done first answers until the other one is, too: its last
 // acknowledgement may be lost.
 func TestBothEndsEndWellWhenAcknowledgementsAreLost(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(16) {
 		test := NewTest(verbs.RC)
-		test.Size, test.Iters, test.AckTimeout, test.Check = 64, 8, 10, true
-		test.Faults.Loss, test.Faults.Seed = 0.3, seed
-		if s, c := together(t, test, test); !t.Failed() && (s.Checked != 8 || c.Checked != 8) {
-			t.Errorf("seed %d: %d and %d messages were compared, want 8", seed, s.Checked, c.Checked)
+		test.Size, test.Iters, test.AckTimeout, test.Check = 64, 4, 12, true
+		test.Faults.Loss, test.Faults.Seed = 0.15, seed
+		if s, c := together(t, test, test); !t.Failed() && (s.Checked != 4 || c.Checked != 4) {
+			t.Errorf("seed %d: %d and %d messages were compared, want 4", seed, s.Checked, c.Checked)
 		}
 	}
 }
