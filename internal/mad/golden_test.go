@@ -2,7 +2,6 @@ package mad
 
 import (
 	"bytes"
-	"encoding/binary"
 	"flag"
 	"fmt"
 	"os"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gantry-rdma/gantry/internal/testkit/pcap"
 	"github.com/gantry-rdma/gantry/roce"
 )
 
@@ -22,22 +22,18 @@ const captures = "../../roce/testdata/golden/cm-*.pcap"
 // captured returns the MADs of one capture in their order.
 func captured(t testing.TB, file string) (all []*MAD) {
 	t.Helper()
-	b, err := os.ReadFile(file)
+	packets, err := pcap.Packets(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const fileHead, recordHead, ethernet = 24, 16, 14
-	for b = b[fileHead:]; len(b) > 0; {
-		n := int(binary.LittleEndian.Uint32(b[8:]))
-		frame := b[recordHead : recordHead+n]
-		b = b[recordHead+n:]
-		d, ok := roce.ParseIP(frame[ethernet:])
+	for _, packet := range packets {
+		d, ok := roce.ParseIP(packet)
 		if !ok {
-			t.Fatalf("%s: no IP packet: %x", file, frame)
+			t.Fatalf("%s: no IP packet: %x", file, packet)
 		}
 		p, ok := roce.Parse(d.Payload())
 		if !ok {
-			t.Fatalf("%s: no RoCEv2 packet: %x", file, frame)
+			t.Fatalf("%s: no RoCEv2 packet: %x", file, packet)
 		}
 		if p.BTH().DestQP() != 1 {
 			continue
