@@ -14,7 +14,7 @@ type flow struct {
 	addr  netip.AddrPort // of the peer
 	icrc  roce.Flow
 
-	numbered uint8 // packets in a row whose identification was as ours are
+	numbered uint8 // packets with identification 0, and none in between that was not small
 	refused  uint8 // packets in a row that were refused for theirs
 }
 
@@ -48,10 +48,11 @@ func (t *flows) find(peer frame.Addr) *flow {
 }
 
 // Packets of our own kind carry their place in a send that the kernel cut, and
-// so a small number; other senders count, or roll dice.
+// so a small number, 0 again and again; other senders roll dice, or count: then
+// 128 small ones come in a row each time the counter wraps, but 0 only once.
 const (
 	smallID  = 128 // no kernel cuts a send into more
-	trusted  = 16  // so many small ones in a row are no accident
+	trusted  = 16  // so many times 0, and no large one, are no accident
 	patience = 16  // so many others in a row mean that the sender is another one
 )
 
@@ -67,7 +68,9 @@ func (f *flow) check(p roce.Packet, id int) (next int, solved, ok bool) {
 	case !ok:
 		return id + 1, false, false
 	case got.ID < smallID && got.DF:
-		f.numbered, f.refused = min(f.numbered+1, trusted), 0
+		if f.refused = 0; got.ID == 0 {
+			f.numbered = min(f.numbered+1, trusted)
+		}
 	case f.numbered == trusted:
 		if f.refused++; f.refused == patience {
 			f.numbered, f.refused = 0, 0

@@ -53,6 +53,20 @@ func TestAPeerOfOurKindIsHeldToSmallNumbers(t *testing.T) {
 	}
 }
 
+func TestAPeerThatCountsIsNotOfOurKindWhenItsCounterWraps(t *testing.T) {
+	local, peer := netip.MustParseAddrPort("10.0.0.1:4791"), netip.MustParseAddrPort("10.0.0.2:4791")
+	table := flows{local: local, incoming: true}
+	f := table.find(frame.AddrOf(peer))
+	for i := range 2 * smallID {
+		id := roce.Ident{ID: uint16(i - smallID/2), DF: true}
+		for range 1 + i%2 { // the network doubles some
+			if _, _, ok := f.check(sealed(t, peer, local, id), 0); !ok {
+				t.Fatalf("identification %d was refused", id.ID)
+			}
+		}
+	}
+}
+
 func TestTheNumberAfterTheOneThatFitsIsExpected(t *testing.T) {
 	local, peer := netip.MustParseAddrPort("10.0.0.1:4791"), netip.MustParseAddrPort("10.0.0.2:4791")
 	table := flows{local: local, incoming: true}
