@@ -5,7 +5,7 @@ GO        ?= go
 FUZZTIME  ?= 10s
 PLATFORMS ?= linux/arm64 linux/386 darwin/arm64 windows/amd64
 
-.PHONY: check rest fmt vet lint tidy walls test race cross readme readme-test fuzz bench
+.PHONY: check rest fmt vet lint tidy walls test race cross readme readme-test fuzz bench interop interop-short
 
 check: fmt vet lint tidy test race cross
 
@@ -65,3 +65,16 @@ fuzz:
 # measure.
 bench:
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
+
+# Gantry and the Linux kernel's own RoCEv2, in a small virtual machine; see
+# test/interop/README.md. All rows with both kernels take about 15 minutes, and
+# the result is written down; captures stay in INTEROP_OUT. The short form needs
+# 3 minutes, and passes where there can be no such machine.
+INTEROP_OUT ?= $(abspath bin/interop)
+
+interop:
+	GANTRY_INTEROP=full $(GO) test -v -count=1 -timeout 60m ./test/interop \
+		-interop.out $(INTEROP_OUT) -interop.report $(abspath docs/interop.md)
+
+interop-short:
+	GANTRY_INTEROP=short $(GO) test -count=1 -timeout 15m ./test/interop

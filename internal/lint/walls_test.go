@@ -42,12 +42,13 @@ var may = map[string][]string{
 	"cmd/gantry":        {"*"},
 	"apps/filecopy":     {"core", "device", "mem", "work", "dma"},
 	"samples":           {"core", "device", "mem", "work", "dma"},
+	"test/interop":      {"roce", "internal/pcapng"},
 }
 
-// tools are the packages that make up the command, not the library. They may
-// use other people's modules; the library has only the standard library and
-// golang.org/x/sys, so that whoever imports it imports nothing else.
-var tools = []string{"cmd/gantry", "internal/perf"}
+// tools are the packages that make up the command, or test it, not the library.
+// They may use other people's modules; the library has only the standard library
+// and golang.org/x/sys, so that whoever imports it imports nothing else.
+var tools = []string{"cmd/gantry", "test/interop", "internal/perf"}
 
 // kernel lists the packages that may use golang.org/x/sys. Of package syscall
 // everybody may use the error numbers; unsafe is for internal/sys alone.
@@ -109,7 +110,7 @@ func onlyErrorNumbers(s source) bool {
 // wall returns the row that a package falls under: sub-packages of a command,
 // of the samples or of the test tools share the row of the folder.
 func wall(pkg string) string {
-	for _, folder := range []string{"samples", "cmd/gantry", "internal/testkit"} {
+	for _, folder := range []string{"samples", "cmd/gantry", "internal/testkit", "test/interop"} {
 		if strings.HasPrefix(pkg, folder+"/") {
 			return folder
 		}

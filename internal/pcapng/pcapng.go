@@ -23,6 +23,7 @@ const (
 	blockPacket    = 6
 
 	optionEnd       = 0
+	optionComment   = 1
 	optionFlags     = 2 // of a packet
 	optionName      = 2 // of an interface
 	optionTimeUnits = 9 // of an interface
@@ -109,8 +110,14 @@ const (
 )
 
 // End closes the block of a packet.
-func (b *Blocks) End(at int, d Direction) {
+func (b *Blocks) End(at int, d Direction) { b.EndNoted(at, d, "") }
+
+// EndNoted is End with a comment on the packet; "" is none.
+func (b *Blocks) EndNoted(at int, d Direction, comment string) {
 	b.pad(len(b.Buf) - at - packetStart)
+	if comment != "" {
+		b.option(optionComment, []byte(comment)...)
+	}
 	b.option(optionFlags, byte(d), 0, 0, 0)
 	b.option(optionEnd)
 	b.shut(at)

@@ -1,0 +1,225 @@
+package kit
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gantry-rdma/gantry/roce"
+)
+
+// Weather says what happens to RoCEv2 packets, in both directions. Loss, Dup,
+// Reorder and Corrupt are parts of the packets, 0 to 1; to one packet only one
+// of them happens. The zero value is good weather.
+type Weather struct {
+	Loss    float64 // gone
+	Dup     float64 // delivered twice
+	Reorder float64 // overtaken by the next one to four, or 20 ms late
+	Corrupt float64 // one bit flipped behind the UDP header
+	Cut     bool    // nothing arrives
+	Seed    uint64  // what happens to the n-th packet of a direction depends on nothing else
+}
+
+// A Tally counts RoCEv2 packets of one direction.
+type Tally struct {
+	Packets   int    // sent
+	BadICRC   int    // of these, with a wrong ICRC when they were sent
+	FirstBad  string // the first of them
+	Delivered int    // to the other end; more than sent if some were doubled
+	Damaged   int    // of these
+	Lost      int    // by the weather
+	Doubled   int    // by the weather
+	Reordered int    // by the weather
+	Overrun   int    // frames of any kind that found the queue full
+	Again     int    // requests whose PSN was sent before by the queue pair: see again
+}
+
+// A storm is the weather of one direction.
+type storm struct {
+	chance *rand.Rand
+	held   []byte // overtaken
+	behind int    // packets that still overtake it
+	seen   map[uint32]roce.PSN
+}
+
+func newStorm(w Weather, way int) storm {
+	return storm{chance: rand.New(rand.NewPCG(w.Seed, uint64(way))), seen: map[uint32]roce.PSN{}}
+}
+
+// lateness is how long an overtaken packet waits when no other comes.
+const lateness = 20 * time.Millisecond
+
+// blow carries the frames of a queue to the other end.
+func (w *Wire) blow(way int, queue <-chan []byte, write func([]byte) error) {
+	late := time.NewTimer(lateness)
+	defer late.Stop()
+	for {
+		var out [][]byte
+		select {
+		case f, more := <-queue:
+			if !more {
+				return
+			}
+			out = w.strike(way, f)
+			late.Reset(lateness)
+		case <-late.C:
+			w.mu.Lock()
+			out = w.storms[way].release()
+			w.mu.Unlock()
+		}
+		for _, f := range out {
+			if write(f) != nil {
+				return
+			}
+		}
+	}
+}
+
+// release returns the packet that was held.
+func (s *storm) release() (out [][]byte) {
+	if s.held != nil {
+		out = append(out, s.held)
+		s.held = nil
+	}
+	return out
+}
+
+// What the weather did, as the capture says it.
+const (
+	fine      = ""
+	lost      = "lost on the way"
+	doubled   = "delivered twice"
+	overtaken = "overtaken on the way"
+	damaged   = "damaged on the way"
+)
+
+// strike decides about one frame and returns what is to be delivered now.
+func (w *Wire) strike(way int, f []byte) [][]byte {
+	d, ok := packetOf(f)
+	if !ok {
+		return [][]byte{f}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t, s := &w.tally[way], &w.storms[way]
+	t.count(d)
+	t.Again += s.again(d)
+	what := w.weather.what(s)
+	if w.film != nil {
+		w.film.packet(f[etherLen:], way, what)
+	}
+	out := [][]byte{f}
+	switch what {
+	case lost:
+		t.Lost++
+		return nil
+	case doubled:
+		t.Doubled++
+		out = append(out, f)
+	case damaged:
+		t.Damaged++
+		damage(f, d, s.chance)
+	case overtaken:
+		if s.held == nil {
+			t.Reordered++
+			t.Delivered++
+			s.held, s.behind = f, 1+s.chance.IntN(4)
+			return nil
+		}
+	}
+	t.Delivered += len(out)
+	if s.held != nil {
+		if s.behind--; s.behind <= 0 {
+			out = append(out, s.release()...)
+		}
+	}
+	return out
+}
+
+// what draws what happens to a packet.
+func (w Weather) what(s *storm) string {
+	if w.Cut {
+		return lost
+	}
+	if w.Loss+w.Dup+w.Reorder+w.Corrupt == 0 {
+		return fine
+	}
+	u := s.chance.Float64()
+	for _, c := range []struct {
+		part float64
+		what string
+	}{{w.Loss, lost}, {w.Dup, doubled}, {w.Reorder, overtaken}, {w.Corrupt, damaged}} {
+		if u -= c.part; u < 0 {
+			return c.what
+		}
+	}
+	return fine
+}
+
+// Parts of an Ethernet frame.
+const (
+	etherLen  = 14
+	etherIPv4 = 0x0800
+	etherIPv6 = 0x86dd
+	udpPort   = 4791
+)
+
+// packetOf returns the RoCEv2 packet in a frame.
+func packetOf(f []byte) (d roce.Datagram, ok bool) {
+	if len(f) < etherLen {
+		return d, false
+	}
+	if kind := binary.BigEndian.Uint16(f[12:]); kind != etherIPv4 && kind != etherIPv6 {
+		return d, false
+	}
+	d, ok = roce.ParseIP(f[etherLen:])
+	return d, ok && d.Dst().Port() == udpPort
+}
+
+// count verifies a packet.
+func (t *Tally) count(d roce.Datagram) {
+	t.Packets++
+	if d.Valid() {
+		return
+	}
+	if t.BadICRC++; t.BadICRC == 1 {
+		t.FirstBad = d.Src().String() + " to " + d.Dst().String()
+		if p, ok := roce.Parse(d.Payload()); ok {
+			t.FirstBad += ": " + p.String()
+		}
+	}
+}
+
+// again returns 1 for a request of a connection that its sender sends again:
+// one that is not beyond the last that went to the queue pair.
+func (s *storm) again(d roce.Datagram) int {
+	p, ok := roce.Parse(d.Payload())
+	if !ok || s.seen == nil {
+		return 0
+	}
+	op := p.Opcode()
+	if tr := op.Transport(); tr != roce.RC || !op.Has(roce.IsRequest) {
+		return 0
+	}
+	qpn := p.BTH().DestQP()
+	last, known := s.seen[qpn]
+	if known && p.BTH().PSN().Sub(last) <= 0 {
+		return 1
+	}
+	s.seen[qpn] = p.BTH().PSN()
+	return 0
+}
+
+// damage flips a bit of the packet behind the UDP header. The UDP checksum is
+// taken off, so that it is the ICRC that has to notice.
+func damage(f []byte, d roce.Datagram, chance *rand.Rand) {
+	b := d.Payload()
+	bit := chance.IntN(len(b) * 8)
+	b[bit/8] ^= 1 << (bit % 8)
+	head := f[etherLen:]
+	udp := 40
+	if head[0]>>4 == 4 {
+		udp = int(head[0]&15) * 4
+	}
+	head[udp+6], head[udp+7] = 0, 0
+}

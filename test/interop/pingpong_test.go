@@ -1,0 +1,153 @@
+//go:build linux
+
+package interop
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A match is one pingpong between gantry and an original program.
+type match struct {
+	kind   string // rc, uc or ud
+	server bool   // Gantry is the server
+	six    bool   // IPv6, for the packets; TCP is over IPv4 always
+	iters  int
+	args   []string // for both: the flags are the same
+}
+
+// port is where the server of the TCP exchange listens. Each row has the next
+// one, as the last one's connections linger.
+var port = 18600
+
+// play plays a match.
+func (x *row) play(m match) {
+	x.t.Helper()
+	port++
+	ours, theirs := host4, guest4
+	if m.six {
+		ours, theirs = host6, guest6
+	}
+	args := append([]string{"-p", strconv.Itoa(port), "-n", strconv.Itoa(m.iters), "-c"}, m.args...)
+	original := append([]string{"ibv_" + m.kind + "_pingpong", "-d", "rxe0", "-g", strconv.Itoa(x.gids[theirs])}, args...)
+	own := append([]string{"pingpong", m.kind, "--json", "--addr", ours.String(), "--timeout", "60s"}, args...)
+	if m.server {
+		p := x.start(own...)
+		x.awaitListener(p.listens)
+		peer := x.spawn(append(original, host4.String())...)
+		x.must(peer.Wait(x.ctx))
+		p.finish(m.iters)
+		return
+	}
+	peer := x.spawn(original...)
+	x.awaitListener(x.guestListens)
+	x.start(append(own, guest4.String())...).finish(m.iters)
+	x.must(peer.Wait(x.ctx))
+}
+
+// awaitListener waits until somebody listens on port.
+func (x *row) awaitListener(listens func() bool) {
+	x.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !listens() {
+		select {
+		case <-tick.C:
+		case <-x.ctx.Done():
+			x.t.Fatalf("nobody listens on TCP port %d", port)
+		}
+	}
+}
+
+// guestListens looks at the guest's sockets.
+func (x *row) guestListens() bool {
+	x.t.Helper()
+	files, err := x.guest.Read(x.ctx, "/proc/net/tcp*")
+	x.must(err)
+	for _, text := range files {
+		if listening(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// listening looks for port in a table of TCP sockets, where state 0A is
+// LISTEN.
+func listening(table string) bool {
+	for line := range strings.Lines(table) {
+		f := strings.Fields(line)
+		if len(f) > 3 && f[3] == "0A" && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
+			return true
+		}
+	}
+	return false
+}
+
+// A command is gantry, run by a row.
+type command struct {
+	x         *row
+	cmd       *exec.Cmd
+	out, errs bytes.Buffer
+	over      chan error
+}
+
+// start starts gantry. It is ended with the row.
+func (x *row) start(args ...string) *command {
+	x.t.Helper()
+	c := &command{x: x, cmd: exec.Command(gantry(), args...), over: make(chan error, 1)}
+	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.errs
+	x.must(c.cmd.Start())
+	go func() { c.over <- c.cmd.Wait(); close(c.over) }()
+	x.after(func() {
+		_ = c.cmd.Process.Signal(syscall.SIGKILL) // it may have ended
+		<-c.over
+	})
+	return c
+}
+
+// listens looks at the sockets of this network namespace.
+func (c *command) listens() bool {
+	select {
+	case err := <-c.over:
+		c.x.t.Fatalf("gantry has ended: %v: %s", err, c.errs.String())
+	default:
+	}
+	for _, f := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		if b, err := os.ReadFile(f); err == nil && listening(string(b)) {
+			return true
+		}
+	}
+	return false
+}
+
+// finish waits for gantry, which has to have compared iters messages.
+func (c *command) finish(iters int) {
+	c.x.t.Helper()
+	select {
+	case err := <-c.over:
+		if err != nil {
+			c.x.t.Fatalf("gantry: %v: %s", err, c.errs.String())
+		}
+	case <-c.x.ctx.Done():
+		c.x.t.Fatal("gantry does not end")
+	}
+	var doc struct {
+		Checked  int
+		Counters map[string]uint64
+	}
+	if err := json.Unmarshal(c.out.Bytes(), &doc); err != nil {
+		c.x.t.Fatalf("gantry says %q: %v", c.out.String(), err)
+	}
+	c.x.ours = doc.Counters
+	if doc.Checked != iters {
+		c.x.t.Errorf("gantry has compared %d messages, want %d", doc.Checked, iters)
+	}
+}

@@ -1,0 +1,60 @@
+//go:build linux
+
+package interop
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gantry-rdma/gantry/test/interop/kit"
+)
+
+// A result is a line of the report.
+type result struct {
+	kernel, release, name string
+	ok                    bool
+	took                  time.Duration
+	tally                 [2]kit.Tally
+	ours                  map[string]uint64
+	note                  string
+}
+
+// results are those of all rows, in the order in which they ran.
+var results []result
+
+// report writes the results as a document.
+func report(t *testing.T, path string) {
+	t.Helper()
+	var b strings.Builder
+	failed := 0
+	for _, r := range results {
+		if !r.ok {
+			failed++
+		}
+	}
+	fmt.Fprintf(&b, "# Interop with the Linux kernel\n\n"+
+		"Written by `make interop`; test/interop/README.md says what each row is. "+
+		"Last run: %s, %d rows, %d failed.\n\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"), len(results), failed)
+	b.WriteString("Packets are RoCEv2 packets as sent; their ICRC was verified on the wire, independently of both ends. " +
+		"Again: RC requests among them that were sent before. In bad weather both are as the weather had it.\n\n")
+	b.WriteString("| kernel | row | result | packets of Gantry | again | packets of the kernel | again | wrong ICRC | seconds |\n" +
+		"| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	for _, r := range results {
+		verdict := "passed"
+		if !r.ok {
+			verdict = "**failed**"
+		}
+		if r.note != "" {
+			verdict += ": " + r.note
+		}
+		g, k := r.tally[kit.ToGuest], r.tally[kit.ToHost]
+		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %d | %d | %d | %.1f |\n", r.release, r.name, verdict,
+			g.Packets, g.Again, k.Packets, k.Again, g.BadICRC+k.BadICRC, r.took.Seconds())
+	}
+	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		t.Error(err)
+	}
+}
