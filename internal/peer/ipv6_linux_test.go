@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,9 +14,6 @@ import (
 
 // inNamespace is set for the process that plays the scripts over IPv6.
 const inNamespace = "GANTRY_PROBES_OVER_IPV6"
-
-// places is how many places there are in the namespace.
-const places = 256
 
 // place6 is what place is over IPv6: fd00:4791::n:1.
 func place6(n int) netip.Addr {
@@ -28,16 +26,16 @@ func TestProbesOverIPv6(t *testing.T) {
 	if os.Getenv(inNamespace) != "" {
 		t.Skip("this is the namespace")
 	}
-	batch := "link set lo up\nlink add left mtu 9000 type veth peer name right\nlink set left up\nlink set right up\n"
-	var all strings.Builder
+	var batch strings.Builder
+	batch.WriteString("link set lo up\nlink add left mtu 9000 type veth peer name right\nlink set left up\nlink set right up\n")
 	for n := range places {
 		for a, i := place6(n), 0; i < 3; a, i = a.Next(), i+1 {
-			fmt.Fprintf(&all, "addr add %v/128 dev left nodad\n", a)
+			fmt.Fprintf(&batch, "addr add %v/128 dev left nodad\n", a)
 		}
 	}
 	const setUp = "ip -batch - || exit 77\nexec \"$@\" </dev/null"
-	c := exec.Command("sh", "-c", setUp, "sh", os.Args[0], "-test.run=^TestProbes$", "-test.parallel=8")
-	c.Stdin = strings.NewReader(batch + all.String())
+	c := exec.Command("sh", "-c", setUp, "sh", os.Args[0], "-test.run=^TestProbes$", "-test.parallel="+strconv.Itoa(places))
+	c.Stdin = strings.NewReader(batch.String())
 	c.Env = append(os.Environ(), inNamespace+"=1")
 	c.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,

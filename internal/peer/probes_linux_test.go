@@ -30,6 +30,9 @@ func place(n int) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(64 + os.Getpid()&63), byte(n), 1})
 }
 
+// places is how many scripts of TestProbes are played at a time.
+const places = 8
+
 // patience is how long a statement waits: a loaded machine can stand still for
 // most of a second.
 const patience = 20 * time.Second
@@ -52,9 +55,15 @@ func TestProbes(t *testing.T) {
 	if err != nil || len(files) < 200 {
 		t.Fatalf("found %d scripts (%v), want at least 200", len(files), err)
 	}
-	for n, file := range files {
+	free := make(chan int, places)
+	for n := range places {
+		free <- n
+	}
+	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".probe"), func(t *testing.T) {
 			t.Parallel()
+			n := <-free
+			defer func() { free <- n }()
 			text, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
