@@ -22,8 +22,8 @@ type Channel struct {
 	closed bool
 }
 
-// Open opens a channel on a device. The first one takes queue pair 1. EBUSY: it
-// is taken already, and not by this package.
+// Open opens a channel on a device, which is to be closed after it. The first one
+// takes queue pair 1. EBUSY: it is taken already, and not by this package.
 func Open(d *verbs.Device) (*Channel, error) {
 	a, err := agentOf(d)
 	if err != nil {
@@ -135,6 +135,18 @@ func (c *Channel) drop(id *ID) {
 		}
 		return e.ID == id || e.Listener == id
 	})
+}
+
+// withdraw takes back the request of a peer that the program has not seen yet,
+// and reports whether it could. The caller holds the lock of the agent.
+func (c *Channel) withdraw(id *ID) bool {
+	before := len(c.events)
+	c.events = slices.DeleteFunc(c.events, func(e Event) bool { return e.ID == id && e.Type == ConnectRequest })
+	if len(c.events) == before {
+		return false
+	}
+	id.end()
+	return true
 }
 
 // Close closes the IDs of the channel that are left, and ends all waits. It does

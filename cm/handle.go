@@ -103,6 +103,8 @@ func (i *ID) refused(e conn.Event, private []byte) {
 		i.fail()
 	case i.phase == begun:
 		i.phase, i.c = routed, nil // the queue pair is as new: try again
+	case i.ch.withdraw(i):
+		return // whoever asks and takes it back, again and again, leaves nothing
 	default:
 		i.phase = over
 	}

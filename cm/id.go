@@ -229,7 +229,8 @@ func (i *ID) CreateQP(pd *verbs.PD, init verbs.QPInit) (*verbs.QP, error) {
 
 // Close gives the ID up: a connection ends, a request is refused, a listener
 // listens no more, and those that it had not told yet are refused. The queue pair
-// that CreateQP made is destroyed.
+// that CreateQP made is destroyed. EBUSY: a peer has not taken all its packets;
+// Destroy it again.
 func (i *ID) Close() error {
 	a := i.ch.a
 	a.mu.Lock()

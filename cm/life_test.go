@@ -309,6 +309,33 @@ func TestConnectsOverABadNetwork(t *testing.T) {
 	}
 }
 
+// TestRequestsThatAreTakenBackLeaveNothing: a peer that asks and takes it back,
+// again and again, does not fill the queue of a program that is slow.
+func TestRequestsThatAreTakenBackLeaveNothing(t *testing.T) {
+	a, b := pair(t, nil)
+	w := world{newParty(t, a)} // the server does not look
+	client, server := w[0], newParty(t, b)
+	server.listen(7, 4)
+	const times = 50
+	for i := range times {
+		c := w.call(client, server, 7)
+		client.ok(c.Connect(usual("")))
+		until(t, "a request", func() bool { return counter(server.ch, "received_REQ") == uint64(i+1) })
+		client.ok(c.Close())
+		until(t, "the end of it", func() bool { return counter(server.ch, "received_REJ") == uint64(i+1) })
+	}
+	c := w.call(client, server, 7)
+	client.ok(c.Connect(usual("last")))
+	until(t, "the last request", func() bool { return counter(server.ch, "received_REQ") == times+1 })
+	e, ok := server.ch.TryNext()
+	if !ok || e.Type != ConnectRequest || string(e.Param.PrivateData[:4]) != "last" {
+		t.Errorf("got %v %v, want the last request", e.Type, ok)
+	}
+	if e, ok := server.ch.TryNext(); ok {
+		t.Errorf("got %v, want nothing more", e.Type)
+	}
+}
+
 // TestNextEndsWithItsContextAndItsChannel holds what a waiting program counts on.
 func TestNextEndsWithItsContextAndItsChannel(t *testing.T) {
 	everywhere(t, func(t *testing.T, w world) {

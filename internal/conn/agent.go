@@ -30,7 +30,7 @@ type Config struct {
 	Random func() uint64 // where identifiers and numbers come from
 
 	Conns    int // connections at most, time-wait included; 0: 65536
-	HalfOpen int // of them, those that the peer has begun and that do not stand yet; 0: 1024
+	HalfOpen int // of them, those that the peer has begun and that do not stand yet; 0: 4096
 }
 
 // The errors of calls.
@@ -84,7 +84,7 @@ func New(c Config, env Env) *Agent {
 		c.Conns = 1 << 16
 	}
 	if c.HalfOpen == 0 {
-		c.HalfOpen = 1024
+		c.HalfOpen = 4096
 	}
 	c.Addr = c.Addr.Unmap()
 	return &Agent{

@@ -95,7 +95,6 @@ func (c *Conn) stale(now Instant) {
 // again before packets of it have died out. With a message, that is the answer
 // to what comes again.
 func (c *Conn) timeWait(answer *mad.MAD, now Instant) {
-	c.settled()
 	c.last = answer
 	c.become(TimeWait)
 	c.a.timers.set(c, now+min(max(2*c.lifetime(), shortest), longestTimeWait))

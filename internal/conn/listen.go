@@ -16,12 +16,12 @@ type Listener struct {
 	service mad.ServiceID
 	addr    netip.Addr // unspecified: any
 	backlog int
-	waiting int // connections that do not stand yet
+	waiting int // connections that wait for the program
 }
 
 // Listen makes a service known. REQs for it must carry the header of RDMA-CM
 // and name addr, which may be unspecified. The backlog is how many connections
-// may wait for the program or for the peer; the rest is refused. ErrInUse:
+// may wait for the program to accept or to refuse; the rest is refused. ErrInUse:
 // another listener has the service at this address.
 func (a *Agent) Listen(s mad.ServiceID, addr netip.Addr, backlog int) (*Listener, error) {
 	addr = addr.Unmap()

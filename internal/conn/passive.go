@@ -143,6 +143,7 @@ func (c *Conn) Accept(ans *Answer, now Instant) error {
 	})
 	mad.RepPrivate.Put(m, ans.Private)
 	c.linked = true
+	c.settled()
 	c.become(RepSent)
 	c.await(m, now)
 	return nil
@@ -163,7 +164,6 @@ func (c *Conn) Established() error {
 
 func (c *Conn) stand(m *mad.MAD) {
 	c.rest()
-	c.settled()
 	c.become(Established)
 	c.tell(Event{Kind: EventEstablished, Message: m})
 }
