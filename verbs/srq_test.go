@@ -426,19 +426,9 @@ func TestNoSharedReceiveIsLostWithItsQueuePair(t *testing.T) {
 		da, db := pair(t, e)
 		s := standard()
 		s.cqe = 1 << 14
-		x := share(t, da, db, s, SRQInit{MaxWR: 32, MaxSGE: 1}, 3)
-		var stop atomic.Bool
-		var all sync.WaitGroup
-		for i := range x.from {
-			all.Go(func() {
-				for !stop.Load() {
-					_, _ = x.from[i].PostSend(SendWR{Opcode: WRSend, Flags: Signaled, SG: []SGE{x.a.mr.SGE(0, 5000)}})
-					var wc [16]WC
-					x.a.scq.Poll(wc[:])
-				}
-			})
-		}
-		const depth, size = 32, 8192
+		const depth, size = 6, 40_000 // a message takes more than one run
+		x := share(t, da, db, s, SRQInit{MaxWR: depth, MaxSGE: 1}, 3)
+		stop := x.load(size)
 		post := func(id int) { x.post(RecvWR{ID: uint64(id), SG: []SGE{x.b.mr.SGE(id*size, size)}}) }
 		for id := range depth {
 			post(id)
@@ -451,7 +441,7 @@ func TestNoSharedReceiveIsLostWithItsQueuePair(t *testing.T) {
 			}
 			return n
 		}
-		for n := range lives(t) / 20 / len(executors) {
+		for n := range lives(t) / 5 / len(executors) {
 			for range 10 {
 				reap()
 			}
@@ -463,8 +453,7 @@ func TestNoSharedReceiveIsLostWithItsQueuePair(t *testing.T) {
 			}
 			connect(t, s, da, db, x.from[q], x.to[q])
 		}
-		stop.Store(true)
-		all.Wait()
+		stop()
 		for _, q := range x.to {
 			if err := q.Destroy(); err != nil {
 				t.Fatal(err)
@@ -475,24 +464,49 @@ func TestNoSharedReceiveIsLostWithItsQueuePair(t *testing.T) {
 		if n, err := x.srq.PostRecv(RecvWR{}); n != 0 || err != ENOMEM {
 			t.Errorf("got %d, %v for one receive more than there were, want 0, ENOMEM", n, err)
 		}
-		// They are all there, each once.
-		q := x.to[0]
-		x.from, x.to = nil, nil
-		x.add()
-		for range depth {
-			x.send(0, SendWR{Opcode: WRSend, Flags: Signaled})
-		}
-		seen := map[uint64]bool{}
-		until(t, "all receives", func() bool {
-			x.a.scq.Poll(wc[:])
-			for _, c := range wc[:x.b.cq.Poll(wc[:])] {
-				if seen[c.ID] || c.QPN == q.Num() {
-					t.Fatalf("got receive %d twice", c.ID)
-				}
-				seen[c.ID] = true
+		x.useUp(depth)
+	})
+}
+
+// load lets all queue pairs of side a send messages, whatever their state, until
+// stop is called.
+func (x *sharer) load(size int) (stop func()) {
+	var done atomic.Bool
+	var all sync.WaitGroup
+	for _, q := range x.from {
+		all.Go(func() {
+			var wc [16]WC
+			for !done.Load() {
+				_, _ = q.PostSend(SendWR{Opcode: WRSend, Flags: Signaled, SG: []SGE{x.a.mr.SGE(0, size)}})
+				x.a.scq.Poll(wc[:])
 			}
-			return len(seen) == depth
 		})
+	}
+	return func() {
+		done.Store(true)
+		all.Wait()
+	}
+}
+
+// useUp takes all receives, which are to be n, each once.
+func (x *sharer) useUp(n int) {
+	x.t.Helper()
+	x.from, x.to = nil, nil
+	x.add()
+	for range n {
+		x.send(0, SendWR{Opcode: WRSend, Flags: Signaled})
+	}
+	seen := map[uint64]bool{}
+	var wc [16]WC
+	until(x.t, "all receives", func() bool {
+		x.a.scq.Poll(wc[:])
+		for _, c := range wc[:x.b.cq.Poll(wc[:])] {
+			if seen[c.ID] {
+				x.t.Fatalf("got receive %d twice", c.ID)
+			}
+			seen[c.ID] = true
+		}
+		return len(seen) == n
 	})
 }
 

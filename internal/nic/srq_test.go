@@ -109,56 +109,10 @@ func TestSlotsOfASharedQueueGoRound(t *testing.T) {
 	}
 	const total = 20_000
 	var all sync.WaitGroup
-	all.Go(func() {
-		for id := uint64(0); id < total; {
-			s.LockReceives()
-			for range rand.IntN(3) + 1 {
-				w := s.NextReceive()
-				if w == nil || id == total {
-					break
-				}
-				w.ID = id
-				s.PostReceive()
-				id++
-			}
-			s.UnlockReceives()
-		}
-	})
-	var mu sync.Mutex // so that the order of taking is known
-	next := uint64(0)
+	all.Go(func() { s.postAll(total) })
+	takers := takers{t: t, s: s, total: total}
 	for range 3 {
-		all.Go(func() {
-			var held []*qp.RecvWQE
-			for {
-				mu.Lock()
-				if next == total {
-					mu.Unlock()
-					break
-				}
-				w := s.take(false)
-				switch {
-				case w != nil && w.ID != next:
-					t.Errorf("got receive %d, want %d", w.ID, next)
-				case w != nil && rand.IntN(10) == 0:
-					s.repost(w)
-					w = nil
-				case w != nil:
-					next++
-				}
-				mu.Unlock()
-				if w != nil {
-					held = append(held, w)
-				}
-				rand.Shuffle(len(held), func(i, j int) { held[i], held[j] = held[j], held[i] })
-				for len(held) > rand.IntN(3) {
-					s.done(held[0], false)
-					held = held[1:]
-				}
-			}
-			for _, w := range held {
-				s.done(w, false)
-			}
-		})
+		all.Go(takers.take)
 	}
 	all.Go(func() {
 		for range 2000 {
@@ -173,5 +127,72 @@ func TestSlotsOfASharedQueueGoRound(t *testing.T) {
 	}
 	if len(seen) != s.depth {
 		t.Errorf("got %d slots in the end, want %d", len(seen), s.depth)
+	}
+}
+
+// postAll posts receives 0 to total, a few at a time.
+func (s *SRQ) postAll(total uint64) {
+	for id := uint64(0); id < total; {
+		s.LockReceives()
+		for range rand.IntN(3) + 1 {
+			w := s.NextReceive()
+			if w == nil || id == total {
+				break
+			}
+			w.ID = id
+			s.PostReceive()
+			id++
+		}
+		s.UnlockReceives()
+	}
+}
+
+// takers take receives and give them back.
+type takers struct {
+	t     *testing.T
+	s     *SRQ
+	total uint64
+
+	mu   sync.Mutex // so that the order of taking is known
+	next uint64     // the receive that is the oldest
+}
+
+// one takes a receive, or none. Now and then it thinks better of it.
+func (x *takers) one() (w *qp.RecvWQE, more bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.next == x.total {
+		return nil, false
+	}
+	w = x.s.take(false)
+	switch {
+	case w == nil:
+	case w.ID != x.next:
+		x.t.Errorf("got receive %d, want %d", w.ID, x.next)
+	case rand.IntN(10) == 0:
+		x.s.repost(w)
+		w = nil
+	default:
+		x.next++
+	}
+	return w, true
+}
+
+// take takes receives until there are none, holds a few, and gives them back in
+// any order.
+func (x *takers) take() {
+	var held []*qp.RecvWQE
+	for w, more := x.one(); more; w, more = x.one() {
+		if w != nil {
+			held = append(held, w)
+		}
+		rand.Shuffle(len(held), func(i, j int) { held[i], held[j] = held[j], held[i] })
+		for len(held) > rand.IntN(3) {
+			x.s.done(held[0], false)
+			held = held[1:]
+		}
+	}
+	for _, w := range held {
+		x.s.done(w, false)
 	}
 }
