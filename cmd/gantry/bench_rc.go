@@ -24,14 +24,18 @@ var (
 	}{{"write_bw", 64 << 10}, {"send_bw", 64}}
 )
 
-// manyQPs is how many queue pairs take turns.
-const manyQPs = 4096
+// How many queue pairs take turns, and how many share their receives.
+const (
+	manyQPs    = 4096
+	sharingQPs = 1000
+)
 
 // An rcTable is what gantry bench rc prints as JSON.
 type rcTable struct {
-	Rows    []perf.ExecutorRow `json:"rows"`
-	ManyQPs *perf.ManyQPs      `json:"many_qps"` // null if that failed
-	Setup   perf.Setup         `json:"setup"`
+	Rows    []perf.ExecutorRow  `json:"rows"`
+	Shared  perf.SharedReceives `json:"shared_receives"`
+	ManyQPs *perf.ManyQPs       `json:"many_qps"` // null if that failed
+	Setup   perf.Setup          `json:"setup"`
 }
 
 // benchRCCommand compares the executors.
@@ -43,7 +47,8 @@ func benchRCCommand(c *console) *cobra.Command {
 		Long: `Moves WRITEs of 64 KiB and SENDs of 64 bytes between two devices of this process
 over the memory fabric, with each executor in turns. The program that polls is
 one of a work queue's workers; a work queue of one works alone, and so does the
-tasklet, while the program polls. Then 4096 queue pairs have a message each.`,
+tasklet, while the program polls. Then 1000 queue pairs receive from one shared
+queue, beside as many with their own, and 4096 have a message each.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if b.duration == 0 {
 				return usagef("--duration 0: there must be some time to measure in")
@@ -57,7 +62,7 @@ tasklet, while the program polls. Then 4096 queue pairs have a message each.`,
 
 func (b *benchRC) run(ctx context.Context, c *console) (err error) {
 	t := rcTable{Setup: readSetup()}
-	each, steps := time.Duration(b.duration), len(tableOps)*len(tableQPs)+1
+	each, steps := time.Duration(b.duration), len(tableOps)*len(tableQPs)+2
 	watch, end := c.watch(each * time.Duration(steps))
 	for i, o := range tableOps {
 		for k, qps := range tableQPs {
@@ -68,6 +73,10 @@ func (b *benchRC) run(ctx context.Context, c *console) (err error) {
 			}
 			t.Rows = append(t.Rows, rows...)
 		}
+	}
+	if t.Shared, err = perf.MeasureSharedReceives(ctx, sharingQPs, each, watch.Part(steps-2, 1, steps)); err != nil {
+		end()
+		return fmt.Errorf("%d queue pairs with shared receives: %w", sharingQPs, err)
 	}
 	many, err := perf.MeasureManyQPs(ctx, manyQPs, each, watch.Part(steps-1, 1, steps))
 	if end(); err != nil {
@@ -97,8 +106,11 @@ func (c *console) printRCTable(t rcTable) {
 		})
 	}
 	c.table([]string{"op", "size", "QPs", "executor", "Gb/sec", "Mpps", "to inline", "to tasklet"}, rows, 1, 2, 4, 5, 6, 7)
+	s := t.Shared
+	c.printf("\n%d QPs, messages of %d bytes, receives from a shared queue: %s ns a message, from their own %s ns, rate %s of it\n",
+		s.QPs, s.Size, number(s.Each), number(s.Own), number(s.Ratio))
 	if m := t.ManyQPs; m != nil {
-		c.printf("\n%d QPs with a message of %d bytes each: %s ns a message, one QP %s ns, ratio %s\n",
+		c.printf("%d QPs with a message of %d bytes each: %s ns a message, one QP %s ns, ratio %s\n",
 			m.QPs, m.Size, number(m.Each), number(m.OneQP), number(m.Ratio))
 	}
 }

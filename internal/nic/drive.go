@@ -201,6 +201,8 @@ func (c *circle) round(budget int, first bool) (did bool) {
 	for _, d := range devices {
 		if d.tx.n > 0 {
 			d.transmit()
+		} else {
+			d.passRoom() // whoever had it last may have had nothing to send
 		}
 	}
 	return did

@@ -252,6 +252,23 @@ func TestRCTestsAreChecked(t *testing.T) {
 	}
 }
 
+// More queue pairs than the link has room for take turns, and none is left
+// waiting for room that others had no use for.
+func TestRCManyQueuePairsGetThrough(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, srq := range []bool{false, true} {
+		test := testOf("send_bw", func(t *RCTest) { t.Size, t.QPs, t.SendDepth, t.SRQ = 64, 300, 16, srq })
+		p, err := MeasureRC(ctx, test, RCRun{Iterations: 200, Device: fabrics[0]}, nil)
+		if err != nil {
+			t.Fatalf("shared receives %v: %v", srq, err)
+		}
+		if p.Bandwidth.Verified == 0 {
+			t.Errorf("shared receives %v: nothing was verified", srq)
+		}
+	}
+}
+
 func TestRCStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	start := time.Now()

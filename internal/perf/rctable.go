@@ -88,6 +88,33 @@ func MeasureManyQPs(ctx context.Context, qps int, d time.Duration, w Watch) (m M
 	}, nil
 }
 
+// A SharedReceives says what a message costs when many queue pairs take their
+// receives from one queue, beside as many with a queue each.
+type SharedReceives struct {
+	QPs   int     `json:"qps"`
+	Size  int     `json:"size"`
+	Each  float64 `json:"ns_per_message"`
+	Own   float64 `json:"own_ns_per_message"`
+	Ratio float64 `json:"rate_ratio"` // shared to own: 1 is as fast
+}
+
+// MeasureSharedReceives measures SENDs of 64 bytes on the inline executor.
+func MeasureSharedReceives(ctx context.Context, qps int, d time.Duration, w Watch) (s SharedReceives, err error) {
+	shared, own := NewRCTest("send_bw"), NewRCTest("send_bw")
+	shared.SRQ = true
+	for _, t := range []*RCTest{&shared, &own} {
+		t.Size, t.Executor, t.QPs = 64, "inline", qps
+		t.Fill()
+	}
+	all, err := compareRuns(ctx, []RCTest{shared, own}, d, w)
+	if err != nil {
+		return s, err
+	}
+	return SharedReceives{
+		QPs: qps, Size: shared.Size, Each: median(all[0].ns), Own: median(all[1].ns), Ratio: ratio(all[1].ns, all[0].ns),
+	}, nil
+}
+
 // compareRuns lets tests take turns, each on devices of its own.
 func compareRuns(ctx context.Context, tests []RCTest, d time.Duration, w Watch) (all []*contender, err error) {
 	if len(tests) == 0 {
