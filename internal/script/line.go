@@ -152,13 +152,18 @@ func (a address) near(local, peer netip.Addr) netip.Addr {
 	return ip
 }
 
-// groupNear returns a multicast group of the family of an end.
+// groupNear returns a multicast group that is made of the address of an end: who
+// plays a script elsewhere has another one.
 func groupNear(local netip.Addr) netip.Addr {
 	switch {
 	case local.Is4():
-		return netip.AddrFrom4([4]byte{239, 192, 71, 1})
+		b := local.As4()
+		b[0] = 239
+		return netip.AddrFrom4(b)
 	case local.IsValid():
-		return netip.AddrFrom16([16]byte{0: 0xff, 1: 0x15, 14: 71, 15: 1}) // of a site, and not a well-known one
+		b := local.As16()
+		copy(b[:8], []byte{0xff, 0x15, 0, 0, 0, 0, 0, 0}) // of a site, and not a well-known one
+		return netip.AddrFrom16(b)
 	}
 	return local
 }
