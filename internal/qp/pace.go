@@ -6,7 +6,7 @@ type pace struct {
 	resume  Instant // the peer has no receive until then
 	timeout Instant // when the oldest outstanding packet is taken as lost
 	probe   Instant // when an answer is asked for
-	doubled uint8   // how often the wait for a probe was doubled
+	doubled uint8   // how often the wait for a probe was doubled, since the last round trip that was timed
 	spared  bool    // the wait was prolonged because its end was noticed late
 
 	timed   int64   // the packet whose answer is timed
@@ -59,10 +59,7 @@ func (p *pace) idle() bool { return p.timeout == 0 && p.probe == 0 }
 func (p *pace) stop() { p.resume, p.timeout, p.probe, p.timed = 0, 0, 0, none }
 
 // start waits for an answer.
-func (p *pace) start(c *SenderConfig, now Instant) {
-	p.doubled = 0
-	p.restart(c, now, true, false)
-}
+func (p *pace) start(c *SenderConfig, now Instant) { p.restart(c, now, true, false) }
 
 // restart waits anew: something came, or all is being sent again. With nothing
 // outstanding it stops the timers.
@@ -74,11 +71,12 @@ func (p *pace) restart(c *SenderConfig, now Instant, outstanding, read bool) {
 	if c.Timeout != 0 {
 		p.timeout = now + 4096<<min(c.Timeout, 31)
 	}
-	p.doubled = 0
 	p.setProbe(c, now, read)
 }
 
-// backOff waits twice as long for the next probe.
+// backOff waits twice as long for the next probe, and for those behind it until
+// a round trip was timed. What was probed is not timed: if the answer to it made
+// the wait short again, it would stay shorter than a long round trip for ever.
 func (p *pace) backOff(c *SenderConfig, now Instant, read bool) {
 	if p.doubled < 16 {
 		p.doubled++
@@ -113,6 +111,7 @@ func (p *pace) answered(una int64, now Instant) {
 		return
 	}
 	p.timed = none
+	p.doubled = 0
 	took := max(1, now-p.timedAt)
 	if p.trip == 0 {
 		p.trip, p.spread = took, took/2

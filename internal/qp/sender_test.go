@@ -103,7 +103,7 @@ func TestProbesFollowTheRoundTrip(t *testing.T) {
 		{0, 0, 0, false, 4000}, {100, 10, 0, false, 1000}, {1000, 100, 0, false, 3400},
 		{1000, 100, 2, false, 13600}, {1000, 100, 0, true, 13600},
 	} {
-		p.trip, p.spread = x.trip, x.spread
+		p.trip, p.spread, p.doubled = x.trip, x.spread, 0
 		p.restart(&c, 50, true, x.read)
 		for range x.doubled {
 			p.backOff(&c, 50, x.read)
@@ -111,6 +111,30 @@ func TestProbesFollowTheRoundTrip(t *testing.T) {
 		if p.probe != 50+x.want {
 			t.Errorf("%+v: probe in %d", x, p.probe-50)
 		}
+	}
+}
+
+// TestALongRoundTripIsLearned: what was probed is not timed, so a wait that
+// begins far below the round trip has to stay long until one packet has its
+// answer before its probe.
+func TestALongRoundTripIsLearned(t *testing.T) {
+	const trip = 100_000
+	c, p, now := SenderConfig{Probe: 1000}, pace{timed: none}, Instant(0)
+	var probes [4]int
+	for seq := range probes {
+		p.measure(int64(seq), now)
+		p.start(&c, now)
+		for p.probe < now+trip {
+			probes[seq]++
+			p.timed = none // as rewind does
+			p.backOff(&c, p.probe, false)
+		}
+		now += trip
+		p.answered(int64(seq)+1, now)
+		p.restart(&c, now, false, false)
+	}
+	if probes[0] == 0 || probes[2] > 0 || probes[3] > 0 || p.trip != trip {
+		t.Errorf("%v probes, round trip %d, want none from the third on, %d", probes, p.trip, trip)
 	}
 }
 
