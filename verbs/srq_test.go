@@ -39,7 +39,7 @@ func (x *sharer) add() {
 	x.t.Helper()
 	x.from = append(x.from, x.a.newQP(x.s))
 	x.to = append(x.to, must(x.b.pd.CreateQP(QPInit{
-		Type: RC, SendCQ: x.b.scq, RecvCQ: x.b.cq, Cap: x.s.cap, SRQ: x.srq, Executor: x.s.executor,
+		Type: x.s.service(), SendCQ: x.b.scq, RecvCQ: x.b.cq, Cap: x.s.cap, SRQ: x.srq, Executor: x.s.executor,
 	}))(x.t))
 	last := len(x.to) - 1
 	connect(x.t, x.s, x.a.dev, x.b.dev, x.from[last], x.to[last])
@@ -114,6 +114,45 @@ func TestQueuePairsShareReceivesInTheirOrder(t *testing.T) {
 			}
 			if !bytes.Equal(x.b.mem[:size], x.a.mem[:size]) {
 				t.Errorf("got other bytes than the %d of message %d", size, n)
+			}
+		}
+	})
+}
+
+func TestUnreliableQueuePairsShareReceives(t *testing.T) {
+	everywhere(t, func(t *testing.T, da, db *Device) {
+		for typ, grh := range map[QPType]int{UC: 0, UD: 40} {
+			s := standard()
+			s.typ, s.qkey = typ, 7
+			x := share(t, da, db, s, SRQInit{MaxWR: 4, MaxSGE: 1}, 2)
+			ah := must(x.a.pd.CreateAH(AHTo(db.Addr())))(t)
+			for n := range 10 {
+				fill(x.a.mem[:500], n)
+				x.post(RecvWR{ID: uint64(n), SG: []SGE{x.b.mr.SGE(0, 1000)}})
+				wr := SendWR{Opcode: WRSend, Flags: Signaled, SG: []SGE{x.a.mr.SGE(0, 500)}}
+				if typ == UD {
+					wr.AH, wr.RemoteQPN, wr.RemoteQKey = ah, x.to[n%2].Num(), 7
+				}
+				x.send(n%2, wr)
+				x.a.good(x.a.scq)
+				wc := x.b.good(x.b.cq)
+				if wc.ID != uint64(n) || wc.QPN != x.to[n%2].Num() || int(wc.ByteLen) != grh+500 {
+					t.Errorf("got %+v, want receive %d of %d bytes", wc, n, grh+500)
+				}
+				if !bytes.Equal(x.b.mem[grh:][:500], x.a.mem[:500]) {
+					t.Errorf("got other bytes than those of message %d", n)
+				}
+			}
+			// Messages that find the queue empty are lost, and nobody waits.
+			for range 2 {
+				wr := SendWR{Opcode: WRSend, Flags: Signaled, SG: []SGE{x.a.mr.SGE(0, 8)}}
+				if typ == UD {
+					wr.AH, wr.RemoteQPN, wr.RemoteQKey = ah, x.to[0].Num(), 7
+				}
+				before := db.Counter("drop_no_receive")
+				x.send(0, wr)
+				x.a.good(x.a.scq)
+				x.until("a message without a receive", func() bool { return db.Counter("drop_no_receive") > before })
 			}
 		}
 	})

@@ -440,3 +440,31 @@ func TestBindingAllocatesNothing(t *testing.T) {
 		})
 	})
 }
+
+func TestAnUnreliablePeerWritesThroughAWindow(t *testing.T) {
+	everywhere(t, func(t *testing.T, da, db *Device) {
+		s := standard()
+		s.typ = UC
+		r := newRig(t, da, db, s)
+		x := &windowed{rig: r, mem: make([]byte, 8192)}
+		x.mr = must(r.b.pd.RegMR(x.mem, AccessLocalWrite|AccessMWBind))(t)
+		w := must(r.b.pd.AllocMW(MWType2))(t)
+		key, at := x.bind(w, 100, 3000, AccessRemoteWrite), x.mr.Addr()+100
+		fill(r.a.mem[:3000], 4)
+		r.b.recv(RecvWR{ID: 1})
+		r.a.send(SendWR{Opcode: WRRDMAWriteWithImm, Flags: Signaled, SG: []SGE{r.a.mr.SGE(0, 3000)}, RemoteAddr: at, RKey: key})
+		r.a.good(r.a.scq)
+		r.b.good(r.b.cq)
+		if !bytes.Equal(x.mem[100:3100], r.a.mem[:3000]) {
+			t.Error("got other bytes than those that were written")
+		}
+		r.a.send(SendWR{Opcode: WRRDMAWrite, Flags: Signaled, SG: []SGE{r.a.mr.SGE(0, 3000)}, RemoteAddr: at + 1, RKey: key})
+		r.a.good(r.a.scq)
+		until(t, "a WRITE that is dropped", func() bool { db.Drive(0); return db.Counter("key_range") == 1 })
+		r.b.send(SendWR{Opcode: WRLocalInv, Flags: Signaled, Imm: key})
+		r.b.good(r.b.scq)
+		r.a.send(SendWR{Opcode: WRRDMAWrite, Flags: Signaled, SG: []SGE{r.a.mr.SGE(0, 8)}, RemoteAddr: at, RKey: key})
+		r.a.good(r.a.scq)
+		until(t, "another", func() bool { db.Drive(0); return db.Counter("key_stale") == 1 })
+	})
+}
