@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,7 +85,12 @@ func (x *row) join(p plan) *end {
 		fmt.Sprintf("raddr=%d", e.mr.Addr()), fmt.Sprintf("gid=%d", x.gids[peer]), "dgid=" + dgid,
 		fmt.Sprintf("psn=%d", p.psn), fmt.Sprintf("mtu=%d", p.mtu), fmt.Sprintf("size=%d", memory), "go=" + goFile + x.token()}
 	e.peer = x.spawn(append(append(append(argv, p.keys...), "--"), p.steps...)...)
-	x.must(e.peer.Await(x.ctx, "ready "))
+	// What it says first does not mean that its steps up to "go" are done.
+	said := "ready "
+	if slices.Contains(p.steps, "go") {
+		said = "waiting"
+	}
+	x.must(e.peer.Await(x.ctx, said))
 	e.connect(p, peer)
 	return e
 }

@@ -65,10 +65,6 @@ func (x *row) ask(op verbs.Opcode, p plan, n int) {
 	e := x.join(p)
 	if op == verbs.WRRDMAWrite {
 		e.fill(0, n, 9)
-	} else {
-		// The steps before go are done when it says so: the queue pair is ready
-		// before them.
-		x.must(e.peer.Await(x.ctx, "waiting"))
 	}
 	e.post(e.to(op, 0, n, 4096))
 	e.wait(verbs.WCSuccess)
@@ -283,7 +279,6 @@ func (r *rig) errorRows(t *testing.T) {
 	})
 	r.run(t, "too long for the receive at the kernel", good, func(x *row) {
 		e := x.join(plan{steps: []string{"recv=0,100", "go"}})
-		x.must(e.peer.Await(x.ctx, "waiting"))
 		e.post(e.send(0, 3000))
 		if wc := e.waitAny(); wc.Status != verbs.WCRemInvReqErr && wc.Status != verbs.WCRemOpErr {
 			x.t.Errorf("completed with %v", wc.Status)

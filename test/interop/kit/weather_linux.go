@@ -210,11 +210,18 @@ func (s *storm) again(d roce.Datagram) int {
 	return 0
 }
 
-// damage flips a bit of the packet behind the UDP header. The UDP checksum is
-// taken off, so that it is the ICRC that has to notice.
+// congestion is the byte of the BTH that no ICRC covers.
+const congestion = 4
+
+// damage flips a bit of the packet behind the UDP header that the ICRC covers,
+// or one of the ICRC. The UDP checksum is taken off, so that it is the ICRC that
+// has to notice.
 func damage(f []byte, d roce.Datagram, chance *rand.Rand) {
 	b := d.Payload()
 	bit := chance.IntN(len(b) * 8)
+	for bit/8 == congestion {
+		bit = chance.IntN(len(b) * 8)
+	}
 	b[bit/8] ^= 1 << (bit % 8)
 	head := f[etherLen:]
 	udp := 40
