@@ -19,6 +19,7 @@ type benchUDP struct {
 	size     sizeFlag
 	duration durationFlag
 	beside   bool
+	besideUD bool
 	rc       perf.RCBeside
 	rcSize   sizeFlag
 	addr     string
@@ -36,17 +37,20 @@ ping-pong with 64 bytes: the most that a transport over these sockets can
 reach. The kernel cuts and merges packets where it can (GSO, GRO).
 
 With --vs-rc WRITEs take turns with the stream and SENDs with the pings, in the
-same run, so that a ratio can be taken.`,
+same run, so that a ratio can be taken. With --vs-ud SENDs over UD of the size
+of the packets take turns with the stream.`,
 		Example: `  gantry bench udp
-  gantry bench udp --vs-rc -D 5 --json`,
+  gantry bench udp --vs-rc -D 5 --json
+  gantry bench udp --vs-ud -s 1K`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd, c) },
 	}
 	f := cmd.Flags()
 	f.VarP(&b.size, "size", "s", "bytes of a packet, without RoCE's headers")
 	f.VarP(&b.duration, "duration", "D", "time of the measurement")
 	f.BoolVar(&b.beside, "vs-rc", false, "measure the reliable connection beside it")
+	f.BoolVar(&b.besideUD, "vs-ud", false, "measure datagrams beside it")
 	f.Var(&b.rcSize, "write-size", "bytes of a WRITE, with --vs-rc")
-	f.StringVar(&b.rc.Executor, "executor", "inline", "of the WRITEs: inline, tasklet or workqueue")
+	f.StringVar(&b.rc.Executor, "executor", "inline", "of WRITEs and datagrams: inline, tasklet or workqueue")
 	f.IntVar(&b.rc.Workers, "workers", 0, "workers of a work queue, the program that polls among them (default GOMAXPROCS)")
 	f.StringVar(&b.addr, "addr", "127.0.0.1", "address of the other process's device; the next three are used too")
 	f.BoolVar(&b.peer, "peer", false, "be the other process")
@@ -91,8 +95,12 @@ func (b *benchUDP) test(cmd *cobra.Command) (t perf.UDPTest, err error) {
 		return t, usagef("--size %d: 1 to %d are possible", t.Size, perf.MaxUDPSize)
 	case t.Duration == 0:
 		return t, usagef("--duration 0: there must be some time to measure in")
-	case !b.beside:
+	case b.beside && b.besideUD:
+		return t, usagef("--vs-rc and --vs-ud: choose one of them")
+	case !b.beside && !b.besideUD:
 		return t, nil
+	case b.besideUD && t.Size > 4096:
+		return t, usagef("--size %d: a datagram has 4096 bytes at most", t.Size)
 	case !isExecutor(b.rc.Executor):
 		return t, unknown("executor", b.rc.Executor, cmd.CommandPath(), gridExecutors)
 	}
@@ -100,7 +108,11 @@ func (b *benchUDP) test(cmd *cobra.Command) (t perf.UDPTest, err error) {
 	if b.rc.Addr, err = netip.ParseAddr(b.addr); err != nil {
 		return t, usagef("--addr %q: write an IPv4 or IPv6 address of this machine", b.addr)
 	}
-	t.RC = &b.rc
+	if b.besideUD {
+		t.UD = &b.rc
+	} else {
+		t.RC = &b.rc
+	}
 	return t, nil
 }
 
@@ -119,6 +131,17 @@ func (c *console) printUDP(r perf.UDPResult) {
 			strconv.Itoa(r.Size), strconv.Itoa(r.PacketSize), yesNo(r.GSO), yesNo(r.GRO),
 			fixed(r.Peak, 2), fixed(r.Average, 2), strconv.FormatUint(r.Lost, 10), fixed(r.HalfP50, 2), fixed(r.HalfP99, 2),
 		}}, 0, 1, 4, 5, 6, 7, 8)
+	if d := r.UD; d != nil {
+		name := d.Executor
+		if d.Workers > 0 {
+			name += "(" + strconv.Itoa(d.Workers) + ")"
+		}
+		c.printf("\n")
+		c.table([]string{"beside it", "executor", "Gb/sec", "Mpps", "ratio", "sent", "lost"}, [][]string{{
+			"UD SEND " + strconv.Itoa(r.Size), name, fixed(d.Average, 2), fixed(d.Rate, 3), number(d.Ratio),
+			strconv.Itoa(d.Sent), strconv.Itoa(d.Lost),
+		}}, 2, 3, 4, 5, 6)
+	}
 	if r.RC == nil {
 		return
 	}

@@ -254,15 +254,23 @@ func bePeer() int {
 func TestBareUDP(t *testing.T) {
 	for name, beside := range map[string]*RCBeside{
 		"alone":     nil,
+		"beside UD": {Addr: loopback(7), Executor: "inline"},
 		"beside RC": {Addr: loopback(5), Executor: "workqueue", Workers: 2, Size: 64 << 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			res, err := MeasureUDP(t.Context(), UDPTest{Size: 1024, Duration: 100 * time.Millisecond, Peer: testPeer, RC: beside}, nil)
+			test := UDPTest{Size: 1024, Duration: 100 * time.Millisecond, Peer: testPeer, RC: beside}
+			if name == "beside UD" {
+				test.RC, test.UD, beside = nil, beside, nil
+			}
+			res, err := MeasureUDP(t.Context(), test, nil)
 			skipWithout(t, err)
 			if err != nil {
 				t.Fatal(err)
 			}
 			wantPositive(t, res, "lost")
+			if u := res.UD; (u != nil) != (name == "beside UD") || u != nil && (u.Ratio <= 0 || u.Sent <= u.Lost) {
+				t.Errorf("datagrams beside it: %+v", u)
+			}
 			if beside != nil {
 				wantPositive(t, res.RC, "retransmits")
 			}

@@ -31,6 +31,7 @@ type UDPResult struct {
 	HalfP99    float64 `json:"half_rtt_p99_us"`
 
 	RC *UDPRatios `json:"rc,omitempty"`
+	UD *UDRatio   `json:"ud,omitempty"`
 }
 
 // A UDPTest says what to measure with bare sockets.
@@ -39,6 +40,7 @@ type UDPTest struct {
 	Duration time.Duration // of the whole
 	Peer     func(context.Context) *exec.Cmd
 	RC       *RCBeside // measure the reliable connection beside it, or nil
+	UD       *RCBeside // measure datagrams of that size beside it, or nil
 }
 
 // MaxUDPSize is the largest size: what fits into a datagram.
@@ -125,10 +127,13 @@ func (s *udpStream) measure(t UDPTest, res *UDPResult, w Watch) (err error) {
 	stream := &contender{run: s.stream, least: 64 * s.run}
 	ping := &contender{run: s.pings, least: 64, warm: s.trips.Reset}
 	all := []*contender{stream, ping}
-	if t.RC == nil {
-		err = takeTurns(s.ctx, t.Duration, rcSlice, w, all...)
-	} else {
+	switch {
+	case t.UD != nil:
+		res.UD, err = s.besideUD(t, all, w)
+	case t.RC != nil:
 		res.RC, err = s.besideRC(t, all, w)
+	default:
+		err = takeTurns(s.ctx, t.Duration, rcSlice, w, all...)
 	}
 	if core.KeepFirst(&err, s.failed); err != nil {
 		return err

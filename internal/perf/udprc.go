@@ -2,6 +2,7 @@ package perf
 
 import (
 	"fmt"
+	"math/bits"
 	"net/netip"
 
 	"github.com/gantry-rdma/gantry/core"
@@ -13,7 +14,7 @@ type RCBeside struct {
 	Addr     netip.Addr // of the peer's device; this end has the next one
 	Executor string
 	Workers  int
-	Size     int // bytes of a WRITE
+	Size     int // bytes of a WRITE; datagrams have that of the stream
 }
 
 // UDPRatios compare WRITEs and SENDs with bare packets of the same size, in
@@ -27,6 +28,43 @@ type UDPRatios struct {
 	SendHalfP50  float64 `json:"send_half_rtt_p50_us"` // of 64 bytes, on the inline executor
 	SendRatio    float64 `json:"send_half_rtt_ratio"`  // to the bare ping-pong
 	Retransmits  uint64  `json:"retransmits"`
+}
+
+// A UDRatio compares SENDs over UD with bare packets of the same size, in the
+// same run: those that arrive.
+type UDRatio struct {
+	Executor string  `json:"executor"`
+	Workers  int     `json:"workers"`
+	Average  float64 `json:"bw_avg_gbps"`
+	Rate     float64 `json:"msg_rate_mpps"`
+	Ratio    float64 `json:"bw_ratio"` // to the bare stream
+	Sent     int     `json:"sent"`     // messages
+	Lost     int     `json:"lost"`     // of these
+}
+
+// besideUD lets datagrams take turns with the stream, and the pings with
+// themselves.
+func (s *udpStream) besideUD(t UDPTest, bare []*contender, w Watch) (res *UDRatio, err error) {
+	send := NewRCTest("send_bw")
+	send.Transport, send.Size, send.MTU = "UD", t.Size, max(256, 1<<bits.Len(uint(t.Size-1)))
+	send.Executor, send.Workers = t.UD.Executor, t.UD.Workers
+	send.Fill()
+	res = &UDRatio{Executor: send.Executor, Workers: send.WorkerCount()}
+	stream, ping := bare[0], bare[1]
+	err = s.withRC(t.UD.Addr, send, func(r *rcRun) error {
+		ud := &contender{run: r.timed, least: send.SendDepth, warm: r.forget}
+		if err := takeTurns(r.ctx, t.Duration, rcSlice, w, stream, ud); err != nil {
+			return err
+		}
+		res.Average, res.Rate = 8*float64(send.Size)/median(ud.ns), 1e3/median(ud.ns)
+		res.Ratio = ratio(stream.ns, ud.ns)
+		res.Sent, res.Lost = r.sent, r.gone
+		return r.failed
+	})
+	if err != nil {
+		return nil, err
+	}
+	return res, takeTurns(s.ctx, t.Duration/10, rcSlice, nil, ping)
 }
 
 // besideRC lets WRITEs take turns with the stream, and SENDs with the pings.
