@@ -71,8 +71,16 @@ func (p *pace) restart(c *SenderConfig, now Instant, outstanding, read bool) {
 	if c.Timeout != 0 {
 		p.timeout = now + 4096<<min(c.Timeout, 31)
 	}
+	for p.doubled > 0 && c.Probe<<p.doubled > longestKept {
+		p.doubled--
+	}
 	p.setProbe(c, now, read)
 }
+
+// longestKept is how long a wait for a probe that was doubled stays when
+// something came: where much is lost, little is timed, and a probe should not be
+// later than the timeout that it is to forestall.
+const longestKept Instant = 100_000_000
 
 // backOff waits twice as long for the next probe, and for those behind it until
 // a round trip was timed. What was probed is not timed: if the answer to it made
