@@ -30,6 +30,8 @@ func (r *rig) operationRows(t *testing.T) {
 		e.sendTwo()
 		e.finish()
 	})
+	r.run(t, "ibv_srq_pingpong client", good, func(x *row) { x.sharedPingpong(false) })
+	r.run(t, "ibv_srq_pingpong server", good, func(x *row) { x.sharedPingpong(true) })
 	// 4096 packets each, across the end of the packet numbers.
 	for _, w := range []struct {
 		name    string
@@ -249,6 +251,7 @@ func (r *rig) errorRows(t *testing.T) {
 		e.post(e.send(0, 100))
 		e.wait(verbs.WCSuccess)
 		e.peer.Kill()
+		x.gone = true
 		begin := time.Now()
 		e.post(e.send(0, 100))
 		e.wait(verbs.WCRetryExc)
