@@ -17,6 +17,7 @@ const (
 	gsiReceives = 256
 	gsiSends    = 256
 	gsiSlot     = roce.GRHLen + mad.Len // of a receive
+	fullPolls   = 1000
 	gsiQPN      = 1
 	gsiQKey     = 0x80010000
 )
@@ -139,6 +140,13 @@ func (g *gsi) receive(f func(from netip.Addr, m *mad.MAD)) (bad int) {
 // send sends a message, and reports whether there was room for it.
 func (g *gsi) send(to netip.Addr, m *mad.MAD) bool {
 	g.reap()
+	for range fullPolls { // a burst is soon on its way
+		if g.free > 0 {
+			break
+		}
+		runtime.Gosched()
+		g.reap()
+	}
 	if g.free == 0 {
 		return false
 	}

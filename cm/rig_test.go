@@ -136,18 +136,6 @@ func usual(private string) ConnParam {
 	return ConnParam{PrivateData: []byte(private), ResponderResources: 4, InitiatorDepth: 4, RetryCount: 7, RNRRetry: 7}
 }
 
-// connect connects a client to a server that listens on a port.
-func (w world) connect(client, server *party, port uint16) (c, s *ID) {
-	c = w.call(client, server, port)
-	client.ok(c.Connect(usual("")))
-	s = w.next(server, ConnectRequest).ID
-	must(s.CreateQP(server.pd, server.rc()))(server.t)
-	server.ok(s.Accept(usual("")))
-	w.next(client, Established)
-	w.next(server, Established)
-	return c, s
-}
-
 // wc returns the next completion of a party, which must be a success.
 func (w world) wc(p *party) verbs.WC {
 	p.t.Helper()

@@ -14,7 +14,7 @@ func (a *Agent) receiveREQ(from netip.Addr, m *mad.MAD, now Instant) {
 	key := remoteKey{from, mad.ReqCAGUID.In(m), uint32(mad.ReqLocalID.In(m))}
 	qpn := uint32(mad.ReqQPN.In(m))
 	if c := a.remote[key]; c != nil && c.remote.QPN == qpn && c.exchange == m.Transaction() {
-		a.counters.Duplicate[mad.REQ-mad.REQ]++
+		a.counters.Duplicate[m.Attr()-mad.REQ]++
 		c.requestedAgain(now)
 		return
 	}

@@ -26,7 +26,7 @@ const (
 // columns are the fields of each message, in the order of a line. A golden test
 // fails when one is missing whose bytes a real peer fills.
 var columns = [Attrs][]column{
-	REQ - REQ: {
+	0: { // REQ
 		{"id", ReqLocalID, hexa}, {"guid", ReqCAGUID, rare}, {"qkey", ReqQKey, rare}, {"qpn", ReqQPN, hexa}, {"psn", ReqPSN, always},
 		{"res", ReqResources, always}, {"depth", ReqDepth, always}, {"eecn", ReqEECN, rare}, {"reecn", ReqRemoteEECN, rare},
 		{"mtu", ReqPathMTU, always}, {"retry", ReqRetryCount, always}, {"rnr", ReqRNRRetry, always},
@@ -60,7 +60,7 @@ var columns = [Attrs][]column{
 
 // privates are where the private data of each message is.
 var privates = [Attrs]Span{
-	REQ - REQ: ReqPrivate, REP - REQ: RepPrivate, RTU - REQ: RtuPrivate, REJ - REQ: RejPrivate, MRA - REQ: MraPrivate,
+	0: ReqPrivate, REP - REQ: RepPrivate, RTU - REQ: RtuPrivate, REJ - REQ: RejPrivate, MRA - REQ: MraPrivate,
 	DREQ - REQ: DreqPrivate, DREP - REQ: DrepPrivate, SIDRREQ - REQ: SidrReqPrivate, SIDRREP - REQ: SidrRepPrivate,
 }
 
