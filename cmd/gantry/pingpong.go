@@ -78,18 +78,20 @@ func pingpongOf(c *console, name, what string, service verbs.QPType) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   name + " [HOST]",
 		Short: "over " + what + ", as ibv_" + name + "_pingpong does",
-		Long: `Sends a message to and fro over ` + what + `. Without HOST it is the server, which
-plays with one client and ends; with HOST it is the client. Either end may be
+		Long: `Sends a message to and fro over ` + what + `. Without HOST it is
+the server, which plays with one client and ends; with HOST it is the client.
+Either end may be
 ibv_` + name + `_pingpong, which has to be started with -g. Both ends need the same
 size, number of iterations` + mtuToo(service) + `: they do not tell each other.
 
-The ends say over TCP where they are; the messages are RoCEv2 packets on UDP port
-4791. --addr chooses the address that this end has for them, which need not be of
-the same IP version as that of TCP. Without it a client has the address from
-which it reaches HOST, and a server the one from which it reaches the client.`,
+The ends say over TCP where they are; the messages are RoCEv2 packets on UDP
+port 4791. --addr chooses the address that this end has for them, which need
+not be of the same IP version as that of TCP. Without it a client has the
+address from which it reaches HOST, and a server the one from which it reaches
+the client.`,
 		Example: `  gantry pingpong ` + name + ` --loop -c
   gantry pingpong ` + name + ` &  gantry pingpong ` + name + ` localhost
-  gantry pingpong ` + name + ` 192.0.2.2 --addr 2001:db8::1     # where ibv_` + name + `_pingpong -d rxe0 -g 2 waits`,
+  gantry pingpong ` + name + ` 192.0.2.2 --addr 2001:db8::1   # the original there, with -g`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usagef("%s takes one host, and %q is one argument too many", cmd.CommandPath(), args[1])

@@ -59,7 +59,7 @@ that the script alone is a test.
 
 docs/roceprobe.md is the reference of the language. docs/probes has scripts.`,
 		Example: `  gantry roceprobe --self docs/probes/psn-gap-nak-once.probe
-  gantry roceprobe --self -v --pcap gap.pcapng docs/probes/psn-gap-nak-once.probe
+  gantry roceprobe --self -v --pcap gap.pcapng docs/probes/flush.probe
   gantry roceprobe --addr 192.0.2.1 --peer 192.0.2.2 --set qpn=0x11 my.probe`,
 		Args: wantArgs("SCRIPT"),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.carryOut(cmd.Context(), c, args[0]) },
