@@ -91,7 +91,7 @@ address from which it reaches HOST, and a server the one from which it reaches
 the client.`,
 		Example: `  gantry pingpong ` + name + ` --loop -c
   gantry pingpong ` + name + ` &  gantry pingpong ` + name + ` localhost
-  gantry pingpong ` + name + ` 192.0.2.2 --addr 2001:db8::1   # the original there, with -g`,
+  gantry pingpong ` + name + ` 192.0.2.2 --addr 2001:db8::1  # the original, with -g`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usagef("%s takes one host, and %q is one argument too many", cmd.CommandPath(), args[1])
