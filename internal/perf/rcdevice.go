@@ -140,7 +140,7 @@ func closePorts(ports ...*rcPort) (err error) {
 type traffic struct {
 	Retransmits uint64 `json:"retransmits"`
 	Lost        uint64 `json:"lost"`       // with what overflowed
-	Overflow    uint64 `json:"overflow"`   // packets that a socket had no room for
+	Overflow    uint64 `json:"overflow"`   // packets that there was no room for, in a socket or before a queue pair
 	NoReceive   uint64 `json:"no_receive"` // messages for which no receive was posted, over UC and UD
 }
 
@@ -152,7 +152,7 @@ func (p *rcPort) traffic() (t traffic) {
 	for _, name := range lossCounters {
 		t.Lost += p.dev.Counter(name)
 	}
-	t.Overflow = p.dev.Counter("drop_socket_buffer")
+	t.Overflow = p.dev.Counter("drop_socket_buffer") + p.dev.Counter("drop_backlog")
 	t.NoReceive = p.dev.Counter("drop_no_receive")
 	if p.faulty != nil {
 		i := p.faulty.Injected()
