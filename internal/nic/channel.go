@@ -236,16 +236,33 @@ func (c *Channel) waitSet(ctx context.Context) error {
 	}
 	c.waiting.Lock()
 	defer c.waiting.Unlock()
+	if _, err := c.FD(); err != nil { // closed while another one waited
+		return err
+	}
 	if ctx.Done() != nil {
-		defer c.set.Resume()
-		stop := context.AfterFunc(ctx, c.set.Interrupt)
-		defer stop()
+		defer c.interruptWith(ctx)()
 	}
 	err := c.set.Wait()
 	if errors.Is(err, notify.ErrInterrupted) && ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return err
+}
+
+// interruptWith ends the wait when ctx is done. The function that it returns
+// undoes that: after it, no interrupt comes that is meant for an earlier wait.
+func (c *Channel) interruptWith(ctx context.Context) (undo func()) {
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(over)
+		c.set.Interrupt()
+	})
+	return func() {
+		if !stop() {
+			<-over
+			c.set.Resume()
+		}
+	}
 }
 
 // Close ends all waits. The channel is busy while completion queues use it.

@@ -2,6 +2,7 @@ package nic
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -53,4 +54,31 @@ func TestASleeperLooksAfterTheDriver(t *testing.T) {
 		t.Errorf("got error %v instead of the event", err)
 	}
 	cq.Ack(1)
+}
+
+// A wait that ends by itself may have a context that is done just then. Its
+// interrupt is not for the next wait.
+func TestALateInterruptDoesNotEndTheNextWait(t *testing.T) {
+	b := newBench(t)
+	ch, err := b.d.NewChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.FD(); err != nil {
+		t.Skip(err)
+	}
+	for range 2000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		undo := ch.interruptWith(ctx)
+		cancel()
+		undo()
+		runtime.Gosched() // a late interrupt comes now
+		ch.set.Signal()
+		if err := ch.set.Wait(); err != nil {
+			t.Fatalf("got error %v from a wait that nobody interrupts", err)
+		}
+	}
+	if err := ch.Close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -149,6 +149,7 @@ type pool struct {
 	mu      sync.Mutex
 	free    *outFrame
 	waiters *half // linked through nextHungry
+	idle    int   // frames that came with queue pairs that are gone
 }
 
 func (p *pool) init(d *Device, segments int) { p.d, p.segments = d, segments }
@@ -168,6 +169,26 @@ func (p *pool) grow(n int) {
 		frames[i].next, p.free = p.free, &frames[i]
 	}
 	p.frames.Add(int64(n))
+}
+
+// reserve adds n frames for a queue pair, or takes those of one that is gone.
+func (p *pool) reserve(n int) {
+	p.mu.Lock()
+	there := p.idle >= n
+	if there {
+		p.idle -= n
+	}
+	p.mu.Unlock()
+	if !there {
+		p.grow(n)
+	}
+}
+
+// release leaves the frames of a queue pair to the next one.
+func (p *pool) release(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle += n
 }
 
 // size returns how many frames the pool has, free or not.

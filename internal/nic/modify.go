@@ -249,6 +249,7 @@ func (q *QP) destroy(limit qp.Instant) error {
 		return err
 	}
 	q.dead = true
+	q.send.pool.release(framesPerQP)
 	q.d.removeQP(q)
 	q.d.events.drop(func(e Event) bool { return e.QP == q })
 	q.pd.users.Add(-1)

@@ -130,7 +130,7 @@ func (d *Device) NewQP(c QPConfig) (*QP, error) {
 	if d.circle != nil && q.send.circle == nil {
 		d.exclusively(d.share)
 	}
-	q.send.pool.grow(framesPerQP)
+	q.send.pool.reserve(framesPerQP)
 	d.timers.reserve(d.qps.len())
 	c.PD.users.Add(1)
 	c.SendCQ.users.Add(1)

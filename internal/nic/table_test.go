@@ -97,3 +97,21 @@ func TestTimersKeepTheirOrder(t *testing.T) {
 		b.d.timers.expire(qp.Instant(at))
 	}
 }
+
+// Queue pairs that come and go leave no frames behind.
+func TestThePoolIsAsLargeAsItsQueuePairs(t *testing.T) {
+	b := newBench(t)
+	p := b.q.send.pool
+	before := p.size()
+	for range 20 {
+		q, other := b.newQP(t), b.newQP(t)
+		for _, q := range []*QP{q, other} {
+			if err := q.Destroy(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got, want := p.size(), before+2*framesPerQP; got != want {
+		t.Errorf("got %d frames after queue pairs have come and gone, want %d", got, want)
+	}
+}
