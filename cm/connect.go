@@ -214,11 +214,11 @@ func (i *ID) ready(rnrRetry uint8) error {
 		access |= verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 	}
 	rtr := verbs.QPAttr{
-		State: verbs.StateRTR, AV: verbs.AVTo(i.peer.Addr()), PathMTU: terms.MTU, DestQPN: there.QPN, RQPSN: there.PSN,
+		State: verbs.StateRTR, AV: verbs.AVTo(i.peer.Addr()), PathMTU: terms.MTU, DestQPN: there.QPN, RQPSN: i.said.PSN,
 		MaxDestRdAtomic: i.said.Resources, MinRNRTimer: rnrTimer, Access: access,
 	}
 	rts := verbs.QPAttr{
-		State: verbs.StateRTS, Timeout: terms.AckTimeout, RetryCnt: terms.RetryCount, RNRRetry: rnrRetry, SQPSN: i.psn,
+		State: verbs.StateRTS, Timeout: terms.AckTimeout, RetryCnt: terms.RetryCount, RNRRetry: rnrRetry, SQPSN: there.PSN,
 		MaxQPRdAtomic: min(i.said.Depth, there.Resources),
 	}
 	toRTR, toRTS := verbs.MaskRTR|verbs.AttrAccess, verbs.MaskRTS

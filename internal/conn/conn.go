@@ -73,10 +73,10 @@ type Conn struct {
 // A Side is what one end says of its queue pair.
 type Side struct {
 	QPN         uint32
-	PSN         roce.PSN
-	QKey        uint32 // of datagrams
-	Resources   uint8  // READs and atomics that it answers at once
-	Depth       uint8  // READs and atomics that it has outstanding
+	PSN         roce.PSN // that the peer is to begin with
+	QKey        uint32   // of datagrams
+	Resources   uint8    // READs and atomics that it answers at once
+	Depth       uint8    // READs and atomics that it has outstanding
 	RNRRetry    uint8
 	FlowControl bool // end to end; noted
 	SRQ         bool
