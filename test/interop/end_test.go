@@ -117,8 +117,24 @@ const qkey = 0x11111111
 // remote are the rights of the peer.
 const remote = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 
-// open makes the device and what belongs to it.
+// open makes the device, and a queue pair.
 func (e *end) open(addr netip.Addr, p plan) {
+	e.openDevice(addr)
+	x := e.x
+	var err error
+	init := verbs.QPInit{Type: p.kind, SendCQ: e.cq, RecvCQ: e.cq, SQSigAll: true,
+		Cap: verbs.QPCap{MaxSendWR: 256, MaxRecvWR: 256, MaxSendSGE: 1, MaxRecvSGE: 1}}
+	if p.srq {
+		e.srq, err = e.pd.CreateSRQ(verbs.SRQInit{MaxWR: 256, MaxSGE: 1})
+		x.must(err)
+		init.SRQ, init.Cap.MaxRecvWR = e.srq, 0
+	}
+	e.qp, err = e.pd.CreateQP(init)
+	x.must(err)
+}
+
+// openDevice makes the device, registers memory and makes a completion queue.
+func (e *end) openDevice(addr netip.Addr) {
 	x := e.x
 	var err error
 	e.dev, err = verbs.Open(verbs.Config{Addr: addr, MTU: 0})
@@ -138,15 +154,6 @@ func (e *end) open(addr netip.Addr, p plan) {
 	e.mr, err = e.pd.RegMR(e.mem, verbs.AccessLocalWrite|remote)
 	x.must(err)
 	e.cq, err = e.dev.CreateCQ(1024, nil, nil)
-	x.must(err)
-	init := verbs.QPInit{Type: p.kind, SendCQ: e.cq, RecvCQ: e.cq, SQSigAll: true,
-		Cap: verbs.QPCap{MaxSendWR: 256, MaxRecvWR: 256, MaxSendSGE: 1, MaxRecvSGE: 1}}
-	if p.srq {
-		e.srq, err = e.pd.CreateSRQ(verbs.SRQInit{MaxWR: 256, MaxSGE: 1})
-		x.must(err)
-		init.SRQ, init.Cap.MaxRecvWR = e.srq, 0
-	}
-	e.qp, err = e.pd.CreateQP(init)
 	x.must(err)
 }
 

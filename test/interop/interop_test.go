@@ -23,6 +23,7 @@ func TestGantryAndTheKernelUnderstandEachOther(t *testing.T) {
 			r.operationRows(t)
 			r.waitRows(t)
 			r.errorRows(t)
+			r.cmRows(t)
 		})
 	}
 	if *reportFlag != "" {

@@ -36,7 +36,7 @@ func (r *rig) operationRows(t *testing.T) {
 	for _, w := range []struct {
 		name    string
 		weather kit.Weather
-	}{{"", good}, {" loss", kit.Weather{Loss: 0.005, Seed: 5}}, {" reordering", kit.Weather{Reorder: 0.01, Seed: 6}}} {
+	}{{"", good}, {" loss", kit.Weather{Loss: 0.003, Seed: 5}}, {" reordering", kit.Weather{Reorder: 0.002, Seed: 6}}} {
 		if mode == "short" && w.weather != good {
 			continue
 		}

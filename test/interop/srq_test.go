@@ -21,6 +21,10 @@ const (
 	srqIters = 200
 	srqSize  = 3000
 	srqDepth = 32
+
+	// The original tells of so many queue pairs, however many there are; those
+	// that are not there are zeros.
+	srqTold = 256
 )
 
 // A table is Gantry's end of ibv_srq_pingpong.
@@ -92,26 +96,34 @@ func (y *table) call(argv []string) {
 
 // write tells where the queue pairs are.
 func (y *table) write(conn net.Conn) {
-	for i, q := range y.pairs {
-		d := pingpong.Dest{QPN: q.Num(), PSN: roce.PSN(i * 1000), GID: verbs.GIDOf(host4)}
-		_, err := conn.Write(d.Append(nil))
-		y.x.must(err)
+	var b []byte
+	for i := range srqTold {
+		var d pingpong.Dest
+		if i < len(y.pairs) {
+			d = pingpong.Dest{QPN: y.pairs[i].Num(), PSN: firstOf(i), GID: verbs.GIDOf(host4)}
+		}
+		b = d.Append(b)
 	}
+	_, err := conn.Write(b)
+	y.x.must(err)
 }
+
+// firstOf is the packet number that queue pair i begins with.
+func firstOf(i int) roce.PSN { return roce.PSN(i * 1000) }
 
 // read connects the queue pairs with those of the other end.
 func (y *table) read(conn net.Conn) {
 	x := y.x
+	b := make([]byte, srqTold*pingpong.DestLen)
+	_, err := io.ReadFull(conn, b)
+	x.must(err)
 	mtu, _ := roce.MTUOf(1024)
 	for i, q := range y.pairs {
-		b := make([]byte, pingpong.DestLen)
-		_, err := io.ReadFull(conn, b)
-		x.must(err)
-		d, err := pingpong.ParseDest(b)
+		d, err := pingpong.ParseDest(b[i*pingpong.DestLen:][:pingpong.DestLen])
 		x.must(err)
 		x.must(q.Modify(verbs.QPAttr{State: verbs.StateRTR, AV: verbs.AVTo(d.GID.Addr()), PathMTU: mtu, DestQPN: d.QPN, RQPSN: d.PSN,
 			MaxDestRdAtomic: 1, MinRNRTimer: 12}, verbs.MaskRTR))
-		x.must(q.Modify(verbs.QPAttr{State: verbs.StateRTS, SQPSN: roce.PSN(i * 1000), Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxQPRdAtomic: 1}, verbs.MaskRTS))
+		x.must(q.Modify(verbs.QPAttr{State: verbs.StateRTS, SQPSN: firstOf(i), Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxQPRdAtomic: 1}, verbs.MaskRTS))
 	}
 }
 

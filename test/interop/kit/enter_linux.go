@@ -44,13 +44,14 @@ func Enter(ctx context.Context) (int, error) {
 	return 0, err
 }
 
-// Network gives the interface of a wire its addresses, and sets loopback up.
+// Network gives the interface of a wire its addresses and a queue that is as long
+// as the wire's own, and sets loopback up.
 func (i *Image) Network(ctx context.Context, name string, mtu int, addrs ...string) error {
 	ip, err := i.tools.program("ip")
 	if err != nil {
 		return err
 	}
-	steps := [][]string{{"link", "set", "lo", "up"}, {"link", "set", name, "mtu", strconv.Itoa(mtu), "up"}}
+	steps := [][]string{{"link", "set", "lo", "up"}, {"link", "set", name, "mtu", strconv.Itoa(mtu), "txqueuelen", strconv.Itoa(queueLength), "up"}}
 	for _, a := range addrs {
 		steps = append(steps, []string{"addr", "add", a, "dev", name, "nodad"})
 	}
