@@ -1,0 +1,33 @@
+package rping
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What is wrong, for programs: errors of this package wrap one of these, and
+// say in a sentence of their own what was found.
+var (
+	// ErrPeer: the other end does something else than this one.
+	ErrPeer = errors.New("the other end does not play along")
+	// ErrLost: the other end has fallen silent.
+	ErrLost = errors.New("no answer")
+	// ErrContents: a text holds other bytes than it should.
+	ErrContents = errors.New("the contents are wrong")
+	// ErrParameter: a parameter is not possible. The sentence begins with the
+	// name of its flag.
+	ErrParameter = errors.New("not possible")
+)
+
+// A fault is an error whose kind is not part of its sentence.
+type fault struct {
+	error
+	kind error
+}
+
+func faultf(kind error, format string, args ...any) error {
+	return fault{fmt.Errorf(format, args...), kind}
+}
+
+// Unwrap returns what the sentence wraps, and the kind.
+func (f fault) Unwrap() []error { return []error{f.error, f.kind} }
