@@ -22,10 +22,10 @@ const (
 	keepPayload  = 192 // up to so many bytes a payload moves into its frame
 
 	// Payloads lie 12 bytes behind an aligned place, their targets are mostly
-	// aligned. Go copies many bytes to an aligned target with an instruction
+	// aligned. Go copies so many bytes to an aligned target with an instruction
 	// that does 10 GB/s then, and 26 where the target is not aligned: so a few
 	// bytes go ahead.
-	splitPayload = 512
+	splitPayload = 2048
 	oddBytes     = 4
 )
 

@@ -198,8 +198,9 @@ func (s *Sender) takeRead(r *response) compStep {
 	} else if s.fill.seq != r.seq {
 		s.fill.place = seek(w.SG, off)
 	}
+	copied := scatter{n: r.n}
 	for _, part := range r.payload {
-		if !s.fill.place.copyIn(s.env, w.SG, part) {
+		if !s.fill.place.copyPart(s.env, w.SG, &copied, part) {
 			s.fail(StatusLocProt)
 			return compDone
 		}

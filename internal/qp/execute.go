@@ -45,13 +45,21 @@ func (r *Responder) advance(of message) {
 }
 
 // fill copies the payload into the receive in use.
-func (r *Responder) fill() bool {
+func (r *Responder) fill() bool { return r.fillBehind(nil) }
+
+// fillBehind copies head and then the payload into the receive in use.
+func (r *Responder) fillBehind(head []byte) bool {
+	n := len(head) + r.packet.n
+	s := scatter{n: n}
+	if !r.place.copyPart(r.env, r.recv.SG, &s, head) {
+		return false
+	}
 	for _, part := range r.packet.payload {
-		if !r.place.copyIn(r.env, r.recv.SG, part) {
+		if !r.place.copyPart(r.env, r.recv.SG, &s, part) {
 			return false
 		}
 	}
-	r.got += uint32(r.packet.n)
+	r.got += uint32(n)
 	return true
 }
 

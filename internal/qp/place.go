@@ -39,12 +39,30 @@ func (p *place) next(env Env, sg []SGE, n int, write bool) (mem []byte, ok bool)
 // copyIn copies b to the place and moves it behind. It reports whether all of
 // it could be stored.
 func (p *place) copyIn(env Env, sg []SGE, b []byte) bool {
+	s := scatter{n: len(b)}
+	return p.copyPart(env, sg, &s, b)
+}
+
+// A scatter is the state of a copy of n bytes that come in parts. Memory that
+// lies together is opened once for all of them: to look up its key costs as
+// much as to copy some hundred bytes.
+type scatter struct {
+	n   int    // bytes that are to be opened yet
+	mem []byte // is open, and not written
+}
+
+// copyPart is copyIn for the next part.
+func (p *place) copyPart(env Env, sg []SGE, s *scatter, b []byte) bool {
 	for len(b) > 0 {
-		mem, ok := p.next(env, sg, len(b), true)
-		if !ok {
-			return false
+		if len(s.mem) == 0 {
+			mem, ok := p.next(env, sg, max(s.n, len(b)), true)
+			if !ok {
+				return false
+			}
+			s.mem, s.n = mem, s.n-len(mem)
 		}
-		b = b[copy(mem, b):]
+		n := copy(s.mem, b)
+		s.mem, b = s.mem[n:], b[n:]
 	}
 	return true
 }

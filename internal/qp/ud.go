@@ -38,8 +38,8 @@ func (r *Responder) receiveUD(f *frame.Frame) {
 // what it says.
 func (r *Responder) takeDatagram() {
 	p := &r.packet
-	r.got = roce.GRHLen
-	if !r.place.copyIn(r.env, r.recv.SG, r.origin.from(p.f)) || !r.fill() {
+	r.got = 0
+	if !r.fillBehind(r.origin.from(p.f)) {
 		r.fail(badReceive.recv)
 		return
 	}
