@@ -123,14 +123,18 @@ type ICRC uint32
 // For a packet that cannot exist, because its UDP datagram would be longer than
 // 65535 bytes, the result means nothing.
 func (f Flow) Start(h Headers, body int, id Ident) ICRC {
-	n := udpLen + h.Len() + body + ICRCLen
+	return ICRC(^crcHeaders(f.start(h.Len()+body, id), h.Bytes()))
+}
+
+// start returns the register after the headers under the BTH, for a packet with
+// so many bytes from the BTH to the ICRC, which is not counted.
+func (f Flow) start(covered int, id Ident) uint32 {
+	n := udpLen + covered + ICRCLen
 	r := f.seed ^ udpLength.of(uint16(n))
 	if f.v6 {
-		r ^= ipv6Payload.of(uint16(n))
-	} else {
-		r ^= ipv4Total.of(uint16(n+ipv4Len)) ^ ipv4ID.of(id.ID) ^ ipv4Flags.of(id.flags())
+		return r ^ ipv6Payload.of(uint16(n))
 	}
-	return ICRC(^crcHeaders(r, h.Bytes()))
+	return r ^ ipv4Total.of(uint16(n+ipv4Len)) ^ ipv4ID.of(id.ID) ^ ipv4Flags.of(id.flags())
 }
 
 // crcHeaders feeds a BTH, of which byte 4 is masked, and the headers after it.
@@ -159,10 +163,22 @@ func (c ICRC) AddPad(n int) ICRC {
 func (c ICRC) Put(b *[ICRCLen]byte) { binary.LittleEndian.PutUint32(b[:], uint32(c)) }
 
 // Sum returns the ICRC that p should carry if it was sent with id.
+//
+// Headers and payload lie together, so that most of the headers go the fast way
+// with the payload: hash/crc32 takes 16 bytes at once, and of what is left over
+// one byte after the other. So that goes ahead.
 func (f Flow) Sum(p Packet, id Ident) uint32 {
-	padded := p.Padded()
-	return uint32(f.Start(p.Headers, len(padded), id).Add(padded))
+	covered := p.b[:len(p.b)-ICRCLen]
+	r := f.start(len(covered), id)
+	if len(covered) < fastCRC+BTHLen {
+		return uint32(ICRC(^crcHeaders(r, p.Bytes())).Add(p.Padded()))
+	}
+	ahead := 8 + (len(covered)-8)&15 // the word of the BTH with a mask is among them
+	return uint32(ICRC(^crcHeaders(r, covered[:ahead])).Add(covered[ahead:]))
 }
+
+// fastCRC is from how many bytes on hash/crc32 is fast.
+const fastCRC = 128
 
 // Check verifies the ICRC of a packet whose IPv4 header nobody saw. It first
 // takes the Ident to be guess: Segment(0) for a datagram that came alone, the
