@@ -73,8 +73,8 @@ bench:
 INTEROP_OUT ?= $(abspath bin/interop)
 
 interop:
-	GANTRY_INTEROP=full $(GO) test -v -count=1 -timeout 60m ./test/interop \
+	GANTRY_INTEROP=full $(GO) -C test/interop test -v -count=1 -timeout 60m . \
 		-interop.out $(INTEROP_OUT) -interop.report $(abspath docs/interop.md)
 
 interop-short:
-	GANTRY_INTEROP=short $(GO) test -count=1 -timeout 15m ./test/interop
+	GANTRY_INTEROP=short $(GO) -C test/interop test -count=1 -timeout 15m

@@ -26,6 +26,7 @@ func TestGantryAndTheKernelUnderstandEachOther(t *testing.T) {
 			r.cmRows(t)
 		})
 	}
+	summarise()
 	if *reportFlag != "" {
 		report(t, *reportFlag)
 	}

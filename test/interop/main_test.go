@@ -63,6 +63,9 @@ func TestMain(m *testing.M) {
 func outside(m *testing.M) (int, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if err := kit.Possible(); err != nil {
+		return 0, err
+	}
 	for _, k := range wantedKernels() {
 		begin := time.Now()
 		image, err := kit.Build(ctx, ".", k)

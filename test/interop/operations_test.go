@@ -274,11 +274,13 @@ func (r *rig) errorRows(t *testing.T) {
 		e.wait(verbs.WCRemAccessErr)
 		e.release()
 		e.finish()
+		x.gone = true
 	})
 	r.run(t, "outside the region of Gantry", good, func(x *row) {
 		e := x.join(plan{steps: []string{"go", fmt.Sprintf("write=0,100,%d", memory-50), "fail=10"}})
 		e.release()
 		e.finish()
+		x.gone = true
 	})
 	r.run(t, "too long for the receive at the kernel", good, func(x *row) {
 		e := x.join(plan{steps: []string{"recv=0,100", "go"}})
@@ -288,5 +290,6 @@ func (r *rig) errorRows(t *testing.T) {
 		}
 		e.release()
 		e.finish()
+		x.gone = true
 	})
 }

@@ -26,19 +26,34 @@ type result struct {
 // results are those of all rows, in the order in which they ran.
 var results []result
 
+// failures returns how many rows failed.
+func failures() (n int) {
+	for _, r := range results {
+		if !r.ok {
+			n++
+		}
+	}
+	return n
+}
+
+// summarise prints a line, which is all that is seen of a run that passes.
+func summarise() {
+	packets, wrong := 0, 0
+	for _, r := range results {
+		for _, y := range r.tally {
+			packets, wrong = packets+y.Packets, wrong+y.BadICRC
+		}
+	}
+	fmt.Printf("interop: %d rows, %d failed; %d packets verified, %d with a wrong ICRC\n", len(results), failures(), packets, wrong)
+}
+
 // report writes the results as a document.
 func report(t *testing.T, path string) {
 	t.Helper()
 	var b strings.Builder
-	failed := 0
-	for _, r := range results {
-		if !r.ok {
-			failed++
-		}
-	}
 	fmt.Fprintf(&b, "# Interop with the Linux kernel\n\n"+
 		"Written by `make interop`; test/interop/README.md says what each row is. "+
-		"Last run: %s, %d rows, %d failed.\n\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"), len(results), failed)
+		"Last run: %s, %d rows, %d failed.\n\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"), len(results), failures())
 	b.WriteString("Packets are RoCEv2 packets as sent; their ICRC was verified on the wire, independently of both ends. " +
 		"Again: RC requests among them that were sent before. Not taken: packets that arrived undamaged and that the " +
 		"receiver refused for their ICRC (Gantry) or did not count as received (the kernel, which also drops those for queue " +

@@ -111,7 +111,7 @@ type row struct {
 	note    string // for the report
 	refused int    // packets that the kernel did not take, though they were not damaged
 	calm    bool   // nothing may have been sent again, but for probes
-	gone    bool   // the guest's queue pair has gone, so it drops what comes
+	gone    bool   // the guest's queue pair has gone or failed, so it drops what comes
 	ends    []func()
 }
 

@@ -16,6 +16,16 @@ const inside = "GANTRY_INTEROP_INSIDE"
 // Inside reports whether this process was started by Enter.
 func Inside() bool { return os.Getenv(inside) != "" }
 
+// Possible returns an error that wraps ErrCannot where users may not make TAP
+// interfaces at all. Whether there can be a namespace shows in Enter.
+func Possible() error {
+	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, ErrCannot)
+	}
+	return f.Close()
+}
+
 // Enter runs this program again, with the same arguments, in a network
 // namespace of its own, which ends with it. An ordinary user gets a user
 // namespace as well. It returns the exit status.

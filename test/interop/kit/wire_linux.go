@@ -32,7 +32,6 @@ type Wire struct {
 	vm   net.Conn
 	plug *os.File // the guest's end
 	over sync.WaitGroup
-	fate [2]chan struct{} // closed when a direction has ended
 
 	mu      sync.Mutex
 	weather Weather
