@@ -93,14 +93,6 @@ func (t *table[T]) grow() {
 	t.slots.Store(&s)
 }
 
-// replace puts v in the place of what has number n.
-func (t *table[T]) replace(n uint32, v *T) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s := *t.slots.Load()
-	s[n&uint32(len(s)-1)].Store(v)
-}
-
 // remove takes out what has number n.
 func (t *table[T]) remove(n uint32) {
 	t.mu.Lock()
