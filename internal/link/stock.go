@@ -82,24 +82,37 @@ func (r *receiver) restock() bool {
 	return len(r.spare) > 0
 }
 
+// release ends n references to b, which is nil if n is 0. The caller holds mu.
+func (s *stock) release(b *buffer, n int32) {
+	if n > 0 && b.refs.Add(-n) == 0 {
+		s.buffers = append(s.buffers, b)
+	}
+}
+
 // Give puts frames and buffers back into stock. Frames that are not out, or not
 // from this link, are passed over.
 func (u *UDP) Give(frames []*frame.Frame) {
 	s := &u.recv.stock
 	s.mu.Lock()
+	var of *buffer // of the frames that were just given back, so many
+	var n int32
 	for _, f := range frames {
 		r, ok := f.Owner.(*received)
 		if !ok || r.from != u || !f.Regain() {
 			continue
 		}
 		f.Payload = f.Payload[:0]
-		if b := r.buf; b != nil {
-			if r.buf = nil; b.refs.Add(-1) == 0 {
-				s.buffers = append(s.buffers, b)
-			}
+		if r.buf != of && r.buf != nil {
+			s.release(of, n)
+			of, n = r.buf, 0
+		}
+		if r.buf != nil {
+			r.buf = nil
+			n++
 		}
 		s.frames = append(s.frames, r)
 	}
+	s.release(of, n)
 	filled := s.empty.Load()
 	s.empty.Store(false)
 	s.mu.Unlock()

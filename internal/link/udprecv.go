@@ -181,6 +181,7 @@ func (r *receiver) open() {
 func (u *UDP) takeApart(frames []*frame.Frame) (n int, ok bool) {
 	r := &u.recv
 	b, step, bytes := r.slots[r.at], r.step(), 0
+	in := int32(0) // frames with their payload in the buffer
 	for n < len(frames) && r.off < r.msg.Len {
 		if len(r.spare) == 0 && !r.restock() {
 			u.got.noBuffer.Add(1)
@@ -193,9 +194,15 @@ func (u *UDP) takeApart(frames []*frame.Frame) (n int, ok bool) {
 			frames[n] = &f.Frame
 			n++
 			bytes += wireLen(&f.Frame)
+			if f.buf != nil {
+				in++
+			}
 		}
 		r.off = end
 		r.packets++
+	}
+	if in > 0 {
+		b.refs.Add(in) // before anybody has them
 	}
 	u.got.frames.Add(uint64(n))
 	u.got.bytes.Add(uint64(bytes))
@@ -265,11 +272,9 @@ func (u *UDP) parse(f *received, b *buffer, packet []byte) bool {
 	case f.Len < splitPayload:
 		f.Payload = append(f.Payload, payload)
 		f.buf = b
-		b.refs.Add(1)
 	default:
 		f.Payload = append(f.Payload, payload[:oddBytes], payload[oddBytes:])
 		f.buf = b
-		b.refs.Add(1)
 	}
 	return f.Handed()
 }

@@ -263,15 +263,16 @@ func (q *QP) NextReceive() *qp.RecvWQE {
 	if r.full() {
 		return nil
 	}
-	return r.at(r.posted.Load())
+	return r.at(r.next)
 }
 
 // PostReceive posts the slot of NextReceive.
-func (q *QP) PostReceive() { q.recv.rq.posted.Add(1) }
+func (q *QP) PostReceive() { q.recv.rq.next++ }
 
-// UnlockReceives ends LockReceives. A queue pair that has failed is woken to
-// flush what was posted.
+// UnlockReceives ends LockReceives, and shows what was posted. A queue pair that
+// has failed is woken to flush it.
 func (q *QP) UnlockReceives() {
+	q.recv.rq.publish()
 	q.recv.rq.mu.Unlock()
 	if State(q.state.Load()) == Err {
 		q.recv.wake()

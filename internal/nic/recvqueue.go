@@ -21,6 +21,7 @@ type recvQueue struct {
 
 	_      [64]byte
 	mu     sync.Mutex
+	next   uint32        // to be posted; under mu
 	posted atomic.Uint32 // written under mu
 	_      [48]byte
 	taken  uint32
@@ -44,7 +45,11 @@ func (r *recvQueue) init(depth, sges int) {
 func (r *recvQueue) at(n uint32) *qp.RecvWQE { return &r.slots[n&uint32(len(r.slots)-1)] }
 
 // full reports whether no more can be posted. The caller holds mu.
-func (r *recvQueue) full() bool { return r.posted.Load()-r.done.Load() >= r.depth }
+func (r *recvQueue) full() bool { return r.next-r.done.Load() >= r.depth }
+
+// publish shows what was posted, once for a whole list: an atomic write costs
+// as much as all the rest of a post. The caller holds mu.
+func (r *recvQueue) publish() { r.posted.Store(r.next) }
 
 // take is for the machine.
 func (r *recvQueue) take() *qp.RecvWQE {
@@ -68,6 +73,7 @@ func (r *recvQueue) free() {
 func (r *recvQueue) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.next = 0
 	r.posted.Store(0)
 	r.done.Store(0)
 	r.taken, r.completed = 0, 0
