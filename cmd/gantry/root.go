@@ -54,6 +54,7 @@ line is wrong. Results go to standard output, everything else to standard error.
 		copyCommand(c),
 		perfCommand(c),
 		pingpongCommand(c),
+		rpingCommand(c),
 		roceprobeCommand(c),
 		benchCommand(c),
 	)

@@ -36,7 +36,7 @@ var may = map[string][]string{
 	"internal/pcapng":   {},
 	"internal/peer":     {"roce", "verbs", "internal/pcapng", "internal/script", "internal/sys"},
 	"internal/pingpong": {"roce", "verbs", "work", "internal/link", "internal/notify"},
-	"internal/rping":    {"cm", "verbs", "internal/link", "internal/notify"},
+	"internal/rping":    {"cm", "roce", "verbs", "internal/link", "internal/notify"},
 	"internal/perf":     {"*"},
 	"internal/probe":    {"internal/sys"},
 	"internal/lint":     {},
