@@ -123,7 +123,7 @@ func (y *table) read(conn net.Conn) {
 		x.must(err)
 		x.must(q.Modify(verbs.QPAttr{State: verbs.StateRTR, AV: verbs.AVTo(d.GID.Addr()), PathMTU: mtu, DestQPN: d.QPN, RQPSN: d.PSN,
 			MaxDestRdAtomic: 1, MinRNRTimer: 12}, verbs.MaskRTR))
-		x.must(q.Modify(verbs.QPAttr{State: verbs.StateRTS, SQPSN: firstOf(i), Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxQPRdAtomic: 1}, verbs.MaskRTS))
+		x.must(q.Modify(verbs.QPAttr{State: verbs.StateRTS, SQPSN: firstOf(i), Timeout: 17, RetryCnt: 7, RNRRetry: 7, MaxQPRdAtomic: 1}, verbs.MaskRTS))
 	}
 }
 
