@@ -36,7 +36,7 @@ type perfFlags struct {
 	port      int
 	addr      string
 	pcap, out string
-	cm, freq  bool
+	freq      bool
 }
 
 // How long one row takes if the user does not say.

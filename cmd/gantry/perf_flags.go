@@ -42,7 +42,7 @@ func (p *perfFlags) define(f *pflag.FlagSet) {
 	f.IntVarP(&p.port, "port", "p", 18515, "TCP port on which client and server talk")
 	f.BoolVarP(&t.Events, "events", "e", false, "wait for completions instead of polling")
 	f.BoolVarP(&p.freq, "CPU-freq", "F", false, "does nothing, as there is no check of the CPU frequency")
-	f.BoolVarP(&p.cm, "rdma_cm", "R", false, "connect through the RDMA connection manager (not there yet)")
+	f.BoolVarP(&t.CM, "rdma_cm", "R", false, "the RDMA connection manager connects the queue pairs (RC and UC)")
 	f.BoolVar(&p.listen, "listen", false, "be the server for one client")
 	f.StringVar(&p.run.Device.Fabric, "fabric", defaultFabric(), "memory (within a process) or udp")
 	f.StringVar(&p.addr, "addr", "", "address of the device of this end")
@@ -124,8 +124,6 @@ func (p *perfFlags) fitDatagrams(sized bool) {
 // refuse rejects what is not there or does not go together.
 func (p *perfFlags) refuse(given func(string) bool) error {
 	switch {
-	case p.cm:
-		return usagef("--rdma_cm: not yet: this version exchanges its parameters over TCP")
 	case p.listen && p.host != "":
 		return usagef("--listen: a server has no HOST, and %q was given", p.host)
 	case p.run.Device.Fabric != perf.FabricMemory && p.run.Device.Fabric != perf.FabricUDP:

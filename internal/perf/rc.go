@@ -37,6 +37,7 @@ type RCTest struct {
 	List        int    `json:"list"`         // work requests of one post
 	Both        bool   `json:"both"`         // both ends send
 	SRQ         bool   `json:"use_srq"`      // all queue pairs of an end share their receives
+	CM          bool   `json:"rdma_cm"`      // the connection manager connects the queue pairs
 	Atomic      string `json:"atomic"`       // FETCH_AND_ADD or CMP_AND_SWAP
 	Timeout     int    `json:"timeout"`      // local ACK timeout: 4.096 us << Timeout
 	RetryCount  int    `json:"retry_count"`  // 0 to 7
@@ -227,6 +228,12 @@ func (t *RCTest) checkMore() error {
 	case layoutOf(t).bytes < 0 || int64(layoutOf(t).bytes) > maxRCMemory: // an int of 32 bits may overflow
 		return fmt.Errorf("size %d: %d queue pairs with %d messages each would take %d bytes, %d are possible: %w",
 			t.Size, t.QPs, t.SendDepth, layoutOf(t).bytes, int64(maxRCMemory), ErrRCParameter)
+	}
+	if t.CM && t.Transport == "UD" {
+		return fmt.Errorf("rdma_cm: it connects RC and UC, and UD has no connections: %w", ErrRCParameter)
+	}
+	if t.CM && t.Timeout == 0 {
+		return fmt.Errorf("qp-timeout 0: the connection manager tells 1 to 31: %w", ErrRCParameter)
 	}
 	if err := t.checkTransport(); err != nil {
 		return err

@@ -150,7 +150,15 @@ func (b *rcRemote) meet(ctx context.Context) error {
 	if err = b.x.send(rcMessage{Kind: kindHello, Hello: &mine}); err != nil {
 		return err
 	}
-	if b.answer, err = b.x.expect(ctx, kindReady, answerTime); err != nil {
+	if b.a.cm != nil { // the server is ready when it was called
+		if err = b.a.connect(*m.Hello); err == nil {
+			err = introduce(ctx, b.a)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if b.answer, err = b.x.expect(ctx, kindReady, answerTime); err != nil || b.a.cm != nil {
 		return err
 	}
 	return b.a.connect(*m.Hello)

@@ -31,6 +31,7 @@ type rcEnd struct {
 	scq, rcq *verbs.CQ
 	srq      *sharedReceives // or nil
 	ah       *verbs.AH       // where datagrams go
+	cm       *rcIntroducer   // or nil
 	region   []byte          // see rcLayout
 	mr       *verbs.MR
 	expect   []byte // the pattern of the other end
@@ -60,6 +61,7 @@ type rcHello struct {
 	Addr netip.Addr `json:"addr"`
 	Base uint64     `json:"base"` // address of the memory
 	RKey uint32     `json:"rkey"`
+	Port uint16     `json:"cm_port,omitempty"` // where a server listens, with the connection manager
 	QPs  []rcQP     `json:"qps"`
 }
 
@@ -128,6 +130,10 @@ func (e *rcEnd) allocate() (err error) {
 	}
 	e.ready = make([]int32, 0, 2*t.QPs)
 	e.flows = make([]flow, t.QPs)
+	if t.CM {
+		e.cm, err = newIntroducer(e)
+		return err
+	}
 	for i := range e.flows {
 		if err = e.newFlow(i); err != nil {
 			return err
@@ -151,6 +157,20 @@ func (e *rcEnd) newCQ(depth int) (*verbs.CQ, error) {
 func (e *rcEnd) newFlow(i int) (err error) {
 	t, f := &e.test, &e.flows[i]
 	f.psn = rand.Uint32N(1 << 24)
+	if f.qp, err = e.pd.CreateQP(e.queuePair()); err != nil {
+		return fmt.Errorf("create queue pair %d of %d: %w", i+1, t.QPs, err)
+	}
+	e.later(f.qp.Destroy)
+	access := verbs.AccessRemoteWrite
+	if t.Transport == "RC" {
+		access |= verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+	}
+	return f.qp.Modify(verbs.QPAttr{State: verbs.StateInit, Port: 1, Access: access, QKey: rcQKey}, services[t.Transport].init)
+}
+
+// queuePair returns how the queue pair of a flow is made.
+func (e *rcEnd) queuePair() verbs.QPInit {
+	t := &e.test
 	init := verbs.QPInit{
 		Type: services[t.Transport].typ, SendCQ: e.scq, RecvCQ: e.rcq,
 		Cap: verbs.QPCap{ // one more each for a fence
@@ -161,18 +181,7 @@ func (e *rcEnd) newFlow(i int) (err error) {
 		init.SRQ = e.srq.q
 		init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = 0, 0
 	}
-	if f.qp, err = e.pd.CreateQP(init); err != nil {
-		return fmt.Errorf("create queue pair %d of %d: %w", i+1, t.QPs, err)
-	}
-	e.later(f.qp.Destroy)
-	if e.srq != nil {
-		e.srq.flows[f.qp.Num()] = i
-	}
-	access := verbs.AccessRemoteWrite
-	if t.Transport == "RC" {
-		access |= verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
-	}
-	return f.qp.Modify(verbs.QPAttr{State: verbs.StateInit, Port: 1, Access: access, QKey: rcQKey}, services[t.Transport].init)
+	return init
 }
 
 // rcQKey is what datagrams of all measurements name.
@@ -194,6 +203,10 @@ var services = map[string]service{
 // hello returns what the other end has to know.
 func (e *rcEnd) hello() rcHello {
 	h := rcHello{Addr: e.port.dev.Addr(), Base: e.mr.Addr(), RKey: e.mr.RKey()}
+	if e.cm != nil {
+		h.Port, h.QPs = e.cm.port(), make([]rcQP, len(e.flows)) // it tells the rest itself
+		return h
+	}
 	for i := range e.flows {
 		h.QPs = append(h.QPs, rcQP{e.flows[i].qp.Num(), e.flows[i].psn})
 	}
@@ -203,7 +216,8 @@ func (e *rcEnd) hello() rcHello {
 // rnrTimer is what a peer waits that finds no receive: 10 us, the least.
 const rnrTimer = roce.RNRTimer(1)
 
-// connect takes all queue pairs to RTS and posts the receives.
+// connect takes all queue pairs to RTS and posts the receives. With the
+// connection manager it begins to: see introduce.
 func (e *rcEnd) connect(far rcHello) error {
 	if len(far.QPs) != len(e.flows) {
 		return fmt.Errorf("the other end has %d queue pairs, want %d: %w", len(far.QPs), len(e.flows), ErrRCPeer)
@@ -222,6 +236,13 @@ func (e *rcEnd) connect(far rcHello) error {
 		}
 		e.later(ah.Destroy)
 		e.ah = ah
+	}
+	if e.cm != nil {
+		if e.srq != nil && e.receives {
+			e.srq.post(e, 1)
+		}
+		core.KeepFirst(&e.failed, e.cm.begin(mtu))
+		return e.failed
 	}
 	for i := range e.flows {
 		if err := e.connectFlow(i, mtu); err != nil {
@@ -243,15 +264,22 @@ func (e *rcEnd) connectFlow(i int, mtu roce.MTU) error {
 	if err != nil {
 		return err
 	}
-	e.prepare(i, t.List)
-	if e.receives && e.srq == nil {
-		e.postReceives(i, t.RecvDepth)
-		if e.failed != nil {
-			return e.failed
-		}
+	if err = e.equip(i); err != nil {
+		return err
 	}
 	return f.qp.Modify(verbs.QPAttr{
 		State: verbs.StateRTS, Timeout: uint8(t.Timeout), RetryCnt: uint8(t.RetryCount), RNRRetry: 7,
 		SQPSN: roce.PSN(f.psn), MaxQPRdAtomic: uint8(t.Outstanding),
 	}, services[t.Transport].rts)
+}
+
+// equip gives a flow its work requests, and posts its receives.
+func (e *rcEnd) equip(i int) error {
+	e.prepare(i, e.test.List)
+	if e.srq != nil {
+		e.srq.flows[e.flows[i].qp.Num()] = i
+	} else if e.receives {
+		e.postReceives(i, e.test.RecvDepth)
+	}
+	return e.failed
 }

@@ -61,6 +61,9 @@ func inProcess(ctx context.Context, t RCTest, d RCDevice, f func(*rcRun) error) 
 	if err = b.connect(ha); err == nil {
 		err = a.connect(hb)
 	}
+	if err == nil {
+		err = introduce(ctx, a, b)
+	}
 	if err != nil {
 		return err
 	}

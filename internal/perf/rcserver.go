@@ -130,7 +130,10 @@ func (v *serving) meet(ctx context.Context) error {
 	if m.Hello == nil {
 		return fmt.Errorf("it says nothing of its queue pairs: %w", ErrRCPeer)
 	}
-	if err := v.e.connect(*m.Hello); err != nil {
+	if err = v.e.connect(*m.Hello); err == nil {
+		err = introduce(ctx, v.e)
+	}
+	if err != nil {
 		return err
 	}
 	return v.x.send(rcMessage{Kind: kindReady, Verified: v.e.verified, Traffic: v.port.traffic()})

@@ -31,7 +31,7 @@ import (
 // Instead of each answer there can be an error.
 
 // exchangeVersion changes with every change of a message.
-const exchangeVersion = 2
+const exchangeVersion = 3
 
 // exchangeName is in every message, to tell a Gantry from something else.
 const exchangeName = "gantry-perf"

@@ -1,0 +1,178 @@
+package perf
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/gantry-rdma/gantry/cm"
+	"github.com/gantry-rdma/gantry/internal/notify"
+	"github.com/gantry-rdma/gantry/roce"
+	"github.com/gantry-rdma/gantry/verbs"
+)
+
+// An rcIntroducer connects the flows of an end through the connection manager:
+// the client calls, once for each, and says in four bytes which one it means.
+type rcIntroducer struct {
+	e        *rcEnd
+	ch       *cm.Channel
+	listener *cm.ID // of a server
+	flow     map[*cm.ID]int
+	stand    int // flows that are connected
+}
+
+// rcCMResponse says how soon a message of the connection manager is repeated:
+// 134 ms, so that a bad network does not take seconds.
+const rcCMResponse = 15
+
+// newIntroducer opens the connection manager. A server listens.
+func newIntroducer(e *rcEnd) (*rcIntroducer, error) {
+	ch, err := cm.Open(e.port.dev)
+	if err != nil {
+		return nil, fmt.Errorf("open the connection manager: %w", err)
+	}
+	e.later(ch.Close)
+	n := &rcIntroducer{e: e, ch: ch, flow: map[*cm.ID]int{}}
+	if e.number == 0 {
+		return n, nil
+	}
+	if n.listener, err = ch.NewID(cm.TCP, nil); err == nil {
+		err = n.listener.Listen(netip.AddrPortFrom(e.port.dev.Addr(), 0), len(e.flows))
+	}
+	return n, err
+}
+
+// port returns where a server listens, and 0 at a client.
+func (n *rcIntroducer) port() uint16 {
+	if n.listener == nil {
+		return 0
+	}
+	return n.listener.LocalAddr().Port()
+}
+
+// begin lets a client call. A server waits for it.
+func (n *rcIntroducer) begin(mtu roce.MTU) error {
+	if n.listener != nil {
+		return nil
+	}
+	e := n.e
+	for i := range e.flows {
+		id, err := n.ch.NewID(cm.TCP, nil)
+		if err == nil {
+			err = id.ResolveAddr(netip.AddrPortFrom(e.far.Addr, e.far.Port))
+		}
+		if err == nil {
+			err = id.ResolveRoute()
+		}
+		if err == nil {
+			err = n.open(id, i)
+		}
+		if err == nil {
+			p := n.param()
+			p.PrivateData = binary.BigEndian.AppendUint32(nil, uint32(i))
+			p.RetryCount, p.PathMTU = uint8(e.test.RetryCount), mtu
+			p.Times = cm.Times{Response: rcCMResponse, AckTimeout: uint8(e.test.Timeout)}
+			err = id.Connect(p)
+		}
+		if err != nil {
+			return fmt.Errorf("connect queue pair %d to %v: %w", i, e.far.Addr, err)
+		}
+	}
+	return nil
+}
+
+func (n *rcIntroducer) param() cm.ConnParam {
+	most := uint8(n.e.test.Outstanding)
+	return cm.ConnParam{ResponderResources: most, InitiatorDepth: most, RNRRetry: 7}
+}
+
+// open makes the queue pair of a flow, with its receives.
+func (n *rcIntroducer) open(id *cm.ID, i int) (err error) {
+	e, f := n.e, &n.e.flows[i]
+	if f.qp, err = id.CreateQP(e.pd, e.queuePair()); err != nil {
+		return err
+	}
+	e.later(func() error {
+		if err := id.Close(); !errors.Is(err, verbs.EBUSY) {
+			return err
+		}
+		return f.qp.Destroy()
+	})
+	n.flow[id] = i
+	return e.equip(i)
+}
+
+// step takes an event, if there is one, and reports whether all flows are
+// connected.
+func (n *rcIntroducer) step() (done bool, err error) {
+	if ev, ok := n.ch.TryNext(); ok {
+		err = n.take(ev)
+	}
+	return n.stand == len(n.e.flows), err
+}
+
+func (n *rcIntroducer) take(ev cm.Event) error {
+	switch ev.Type {
+	case cm.ConnectRequest:
+		i := int(binary.BigEndian.Uint32(ev.Param.PrivateData))
+		if i >= len(n.e.flows) || n.e.flows[i].qp != nil {
+			return fmt.Errorf("it connects queue pair %d, of %d: %w", i, len(n.e.flows), ErrRCPeer)
+		}
+		if err := n.open(ev.ID, i); err != nil {
+			return fmt.Errorf("queue pair %d: %w", i, err)
+		}
+		return ev.ID.Accept(n.param())
+	case cm.Established:
+		n.stand++
+		return n.hurry(n.flow[ev.ID])
+	case cm.Rejected:
+		return fmt.Errorf("queue pair %d: the other end refuses the connection: %v: %w", n.flow[ev.ID], ev.Reason, ErrRCPeer)
+	case cm.ConnectError, cm.Unreachable, cm.AddrError:
+		return fmt.Errorf("queue pair %d: %v: %w: does a firewall drop UDP port 4791", n.flow[ev.ID], ev.Type, ev.Err)
+	case cm.Disconnected:
+		return fmt.Errorf("queue pair %d: the other end has disconnected: %w", n.flow[ev.ID], ErrRCPeer)
+	case cm.AddrResolved, cm.RouteResolved, cm.TimewaitExit:
+	}
+	return nil
+}
+
+// hurry gives a flow the RNR timer that it has without the connection manager.
+func (n *rcIntroducer) hurry(i int) error {
+	if n.e.lossy {
+		return nil // UC has none
+	}
+	return n.e.flows[i].qp.Modify(verbs.QPAttr{State: verbs.StateRTS, MinRNRTimer: rnrTimer}, verbs.AttrState|verbs.AttrMinRNRTimer)
+}
+
+// introduce waits until all flows of the ends, of which there are one or two in
+// this process, are connected.
+func introduce(ctx context.Context, ends ...*rcEnd) error {
+	for start := time.Now(); ; {
+		left := 0
+		for _, e := range ends {
+			if e.cm == nil {
+				continue
+			}
+			done, err := e.cm.step()
+			if err != nil {
+				return err
+			}
+			if !done {
+				left++
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if time.Since(start) > answerTime {
+			return fmt.Errorf("not all queue pairs are connected after %v: do packets to UDP port 4791 arrive? %w", answerTime, ErrRCPeer)
+		}
+		notify.Yield()
+	}
+}
