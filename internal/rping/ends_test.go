@@ -236,6 +236,21 @@ func TestOddClients(t *testing.T) {
 	}
 }
 
+// A server that sends back something else is found out.
+func TestAClientComparesWhatComesBack(t *testing.T) {
+	c := quick()
+	far, near := open(t, c, ours), open(t, c, theirs)
+	spoils := c
+	spoils.Ping = func(text []byte) { text[3] = '!' } // it lies where the WRITE takes it from
+	s := serve(t, spoils, far)
+	c.Count = 5
+	r, err := Client(t.Context(), c, near, s.Addr())
+	if !errors.Is(err, ErrContents) || !strings.Contains(fmt.Sprint(err), "byte 3 of ping 0 is 0x21, and 0x61 was sent") || r.Verified {
+		t.Errorf("the client has %+v, %v", r, err)
+	}
+	s.end(false)
+}
+
 func TestWithoutAServer(t *testing.T) {
 	c := quick()
 	c.Count = 1
