@@ -40,9 +40,8 @@ type session struct {
 	qp *verbs.QP
 	mr *verbs.MR
 	// mem begins with the message that comes in. The text is at textAt, and at a
-	// client what comes back behind it, at textAt + size.
-	mem  []byte
-	size int // of the text
+	// client what comes back is behind it.
+	mem []byte
 
 	done int    // completions that were not waited for yet
 	bad  error  // the first one in error
