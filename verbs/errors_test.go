@@ -67,7 +67,7 @@ func refusals() []refusal {
 			return as(remote(r, 0, 8), WRSend)
 		}, all, WCRemInvReqErr, ""},
 		{"receive into a wrong key", func(r *rig) SendWR {
-			r.b.recv(RecvWR{ID: 5, SG: []SGE{{Addr: r.b.mr.Addr(), Len: 8, LKey: r.b.mr.LKey() + 1}}})
+			r.b.recv(RecvWR{ID: 5, SG: []SGE{{Addr: r.b.mr.Addr(), Len: 8, LKey: r.b.mr.LKey() ^ 1}}})
 			return as(remote(r, 0, 8), WRSend)
 		}, all, WCRemOpErr, "key_stale"},
 	}
@@ -80,7 +80,7 @@ func localFaults() []refusal {
 	return []refusal{
 		{"local key that is wrong", func(r *rig) SendWR {
 			wr := remote(r, 0, 8)
-			wr.SG[0].LKey++
+			wr.SG[0].LKey ^= 1
 			return wr
 		}, all, WCLocProtErr, ""},
 		{"local range that is wrong", func(r *rig) SendWR {
