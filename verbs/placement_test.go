@@ -206,7 +206,7 @@ func placementFaults() []refusal {
 		{"flush one byte too far", func(r *rig) SendWR { return flush(r, 0, size+1) }, all, WCRemAccessErr, "key_range"},
 		{"flush of nothing outside", func(r *rig) SendWR { return flush(r, -1, 0) }, all, WCRemAccessErr, "key_range"},
 		{"flush with a stale key", func(r *rig) SendWR {
-			return with(flush(r, 0, 8), func(wr *SendWR) { wr.RKey++ })
+			return with(flush(r, 0, 8), func(wr *SendWR) { wr.RKey ^= 1 })
 		}, all, WCRemAccessErr, "key_stale"},
 		{"flush of an unknown region", func(r *rig) SendWR {
 			return with(flush(r, 0, 0), func(wr *SendWR) { wr.RKey ^= 1 << 20; wr.FlushLevel = FlushMR })

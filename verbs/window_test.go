@@ -131,7 +131,7 @@ func TestAWindowOpensNoByteMore(t *testing.T) {
 			x.refused(key, at-1, 64, "key_range")
 			x.refused(key, at+1, 64, "key_range")
 			x.refused(key, at, 65, "key_range")
-			x.refused(key+1, at, 64, "key_stale")
+			x.refused(key^1, at, 64, "key_stale")
 			x.refused(key^1<<20, at, 64, "key_unknown")
 		}
 		x.refused(x.mr.RKey(), at, 64, "key_right")
