@@ -19,7 +19,7 @@ func perfPlaces() map[string]string {
 	addr := func(last int) string { return fmt.Sprintf("127.%d.%d.%d", 128+n>>8&63, n&255, last) }
 	places := map[string]string{
 		"PERF_ADDR_A": addr(1), "PERF_ADDR_B": addr(3), "PROBE_ADDR": addr(5), "PING_ADDR_A": addr(7), "PING_ADDR_B": addr(9),
-		"RPING_ADDR_A": addr(11), "RPING_ADDR_B": addr(13), "RPING_ADDR_C": addr(15), "RPING_ADDR_D": addr(17), "RPING_ADDR_E": addr(19),
+		"RPING_ADDR_A": addr(11), "RPING_ADDR_B": addr(13), "RPING_ADDR_C": addr(15), "RPING_ADDR_D": addr(17), "RPING_ADDR_E": addr(19), "RPING_ADDR_F": addr(21),
 	}
 	for _, name := range []string{"PERF_PORT", "PING_PORT"} {
 		places[name] = "18515"
