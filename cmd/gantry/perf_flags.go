@@ -46,7 +46,7 @@ func (p *perfFlags) define(f *pflag.FlagSet) {
 	f.BoolVar(&p.listen, "listen", false, "be the server for one client")
 	f.StringVar(&p.run.Device.Fabric, "fabric", defaultFabric(), "memory (within a process) or udp")
 	f.StringVar(&p.addr, "addr", "", "address of the device of this end")
-	f.StringVar(&t.Executor, "executor", "", "inline, tasklet or workqueue (default workqueue)")
+	f.StringVar(&t.Executor, "executor", "", "inline, tasklet or workqueue (default workqueue for RC, inline for UC and UD)")
 	f.IntVar(&t.Workers, "workers", 0, "workers of a work queue, the program that polls among them (default GOMAXPROCS)")
 	f.BoolVar(&t.Verify, "check", true, "compare the contents of memory")
 	f.StringVar(&p.pcap, "pcap", "", "write the packets of this end to a pcapng `file`")

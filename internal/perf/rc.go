@@ -75,6 +75,9 @@ func (t *RCTest) Fill() {
 		t.Size = atomicSize
 	}
 	setDefault(&t.QPs, 1)
+	if t.lossy() && t.Workers == 0 {
+		setDefault(&t.Executor, "inline") // nobody answers: there is little to hand to others
+	}
 	setDefault(&t.Executor, "workqueue")
 	setDefault(&t.SendDepth, t.depth())
 	setDefault(&t.RecvDepth, t.receives())
