@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
@@ -49,9 +48,8 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":      exits,
-			"eventually": eventually,
-			"json":       jsonHas,
+			"exits": exits,
+			"json":  jsonHas,
 		},
 	})
 }
@@ -68,24 +66,6 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != args[0] {
 		ts.Fatalf("%s: exit code %s, want %s", strings.Join(args[1:], " "), got, args[0])
-	}
-}
-
-// eventually runs a command until it succeeds: a client, whose server is a
-// process that begins at the same time.
-func eventually(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) == 0 {
-		ts.Fatalf("usage: eventually COMMAND [ARG...]")
-	}
-	for end := time.Now().Add(30 * time.Second); ; {
-		err := ts.Exec(args[0], args[1:]...)
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			ts.Fatalf("%s: %v for 30 s", strings.Join(args, " "), err)
-		}
-		<-time.After(20 * time.Millisecond)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/internal/pingpong"
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 	"github.com/gantry-rdma/gantry/verbs"
 )
 
@@ -142,7 +143,7 @@ func (p *pingpongFlags) carryOut(cmd *cobra.Command, c *console) (err error) {
 		doc.Role = "server"
 		doc.Result, err = p.server(cmd.Context(), c, told)
 	}
-	if errors.Is(err, pingpong.ErrParameter) {
+	if errors.Is(err, rendezvous.ErrParameter) {
 		return usagef("--%w", err)
 	}
 	if err != nil {
@@ -167,7 +168,7 @@ func (p *pingpongFlags) told(c *console, doc *pingpongDocument) pingpong.Told {
 func (p *pingpongFlags) client(ctx context.Context, told pingpong.Told) (pingpong.Result, error) {
 	at := net.JoinHostPort(p.host, strconv.Itoa(p.port))
 	r, err := pingpong.Client(ctx, p.test, at, told)
-	if err != nil && !errors.Is(err, pingpong.ErrParameter) {
+	if err != nil && !errors.Is(err, rendezvous.ErrParameter) {
 		err = fmt.Errorf("%s: %w", at, err)
 	}
 	return r, err
@@ -191,7 +192,7 @@ func (p *pingpongFlags) server(ctx context.Context, c *console, told pingpong.To
 		return r, err
 	}
 	from := conn.RemoteAddr()
-	if r, err = s.Serve(ctx, conn); err != nil && !errors.Is(err, pingpong.ErrParameter) {
+	if r, err = s.Serve(ctx, conn); err != nil && !errors.Is(err, rendezvous.ErrParameter) {
 		err = fmt.Errorf("client %v: %w", from, err)
 	}
 	return r, err

@@ -2,15 +2,13 @@ package perf
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"syscall"
 	"time"
 
 	"github.com/gantry-rdma/gantry/core"
-	"github.com/gantry-rdma/gantry/internal/notify"
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 )
 
 // An RCClient carries out tests with a server in another process.
@@ -20,15 +18,11 @@ type RCClient struct {
 	port *rcPort
 }
 
-// patience is how long a client tries again to reach a server that is not there
-// yet, so that a script can start both ends at once.
-const patience = 2 * time.Second
-
 // DialRC connects to the server that listens at host:port. Without an address
 // the device gets the one that TCP has, or on loopback 127.0.0.2, because the
 // server has 127.0.0.1.
 func DialRC(ctx context.Context, hostPort string, d RCDevice) (*RCClient, error) {
-	conn, err := dial(ctx, hostPort)
+	conn, err := rendezvous.Dial(ctx, hostPort, "start gantry perf --listen there first")
 	if err != nil {
 		return nil, err
 	}
@@ -39,23 +33,6 @@ func DialRC(ctx context.Context, hostPort string, d RCDevice) (*RCClient, error)
 		}
 	}
 	return &RCClient{x: newExchange(ctx, conn), dev: d}, nil
-}
-
-func dial(ctx context.Context, hostPort string) (conn net.Conn, err error) {
-	var d net.Dialer
-	for start := time.Now(); ; notify.Nap(10 * time.Millisecond) {
-		conn, err = d.DialContext(ctx, "tcp", hostPort)
-		switch {
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		case err == nil:
-			return conn, nil
-		case !errors.Is(err, syscall.ECONNREFUSED):
-			return nil, fmt.Errorf("reach the server: %w", err)
-		case time.Since(start) > patience:
-			return nil, fmt.Errorf("reach the server: %w: start gantry perf --listen there first", err)
-		}
-	}
 }
 
 // addrOf returns the IP address of an address of TCP.

@@ -3,6 +3,8 @@ package pingpong
 import (
 	"bytes"
 	"slices"
+
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 )
 
 // plainByte fills the messages of the originals.
@@ -94,6 +96,6 @@ func (c *checker) check(got []byte, n int) error {
 	for at < len(got) && got[at] == c.want[at] {
 		at++
 	}
-	return faultf(ErrContents, "byte %d of message %d is 0x%02x, and 0x%02x in what %s sends",
+	return rendezvous.Errorf(rendezvous.ErrContents, "byte %d of message %d is 0x%02x, and 0x%02x in what %s sends",
 		at, n+1, got[at], c.want[at], c.known[0].name)
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 )
 
 // sizes are those at which a packet or a page ends, and their neighbours.
@@ -67,7 +69,7 @@ func TestEachWrongByteIsSeen(t *testing.T) {
 				p.fill(b, first)
 				b[at] ^= 0x10
 				err := c.check(b, first)
-				if !errors.Is(err, ErrContents) || first == 1 && !strings.Contains(err.Error(), p.name) {
+				if !errors.Is(err, rendezvous.ErrContents) || first == 1 && !strings.Contains(err.Error(), p.name) {
 					t.Errorf("%s, byte %d of message %d: got %v, want it found", p.name, at, first, err)
 				}
 			}
@@ -81,7 +83,7 @@ func TestAnOldMessageIsNotTakenForANewOne(t *testing.T) {
 	if err := c.check(b, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.check(b, 1); !errors.Is(err, ErrContents) {
+	if err := c.check(b, 1); !errors.Is(err, rendezvous.ErrContents) {
 		t.Errorf("got %v, want it refused", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 	"github.com/gantry-rdma/gantry/roce"
 	"github.com/gantry-rdma/gantry/verbs"
 )
@@ -33,10 +34,10 @@ func (d Dest) Append(b []byte) []byte {
 // ParseDest reads what Append writes; digits may be capital letters.
 func ParseDest(b []byte) (d Dest, err error) {
 	if len(b) != DestLen {
-		return d, faultf(ErrPeer, "an address has %d bytes, and not %d", DestLen, len(b))
+		return d, rendezvous.Errorf(rendezvous.ErrPeer, "an address has %d bytes, and not %d", DestLen, len(b))
 	}
 	if at := misfit(destShape, b); at < len(b) {
-		return d, faultf(ErrPeer, "byte %d of the address %q is wrong", at, b)
+		return d, rendezvous.Errorf(rendezvous.ErrPeer, "byte %d of the address %q is wrong", at, b)
 	}
 	number := func(from, to int) uint32 {
 		v, _ := strconv.ParseUint(string(b[from:to]), 16, 32) // hexadecimal digits only, as misfit found

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 	"github.com/gantry-rdma/gantry/roce"
 	"github.com/gantry-rdma/gantry/verbs"
 )
@@ -54,7 +55,7 @@ func TestWrongDestsAreRefused(t *testing.T) {
 		"", kernelDest[:51], kernelDest + "\x00", strings.Replace(kernelDest, ":", ".", 1), strings.Replace(kernelDest, "b", "g", 1),
 		strings.Replace(kernelDest, "\x00", "\n", 1), strings.Replace(kernelDest, "0000:", " 000:", 1), strings.Replace(kernelDest, "0000:", "0x00:", 1),
 	} {
-		if d, err := ParseDest([]byte(text)); !errors.Is(err, ErrPeer) {
+		if d, err := ParseDest([]byte(text)); !errors.Is(err, rendezvous.ErrPeer) {
 			t.Errorf("%q: got %v, %v, want an error", text, d, err)
 		}
 	}

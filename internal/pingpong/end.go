@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gantry-rdma/gantry/internal/link"
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 	"github.com/gantry-rdma/gantry/roce"
 	"github.com/gantry-rdma/gantry/verbs"
 	"github.com/gantry-rdma/gantry/work"
@@ -76,14 +77,14 @@ func (t *Test) Verify() error {
 		{"qp-timeout", t.AckTimeout, 0, 31},
 	} {
 		if p.value < p.least || p.value > p.most {
-			return faultf(ErrParameter, "%s %d: %d to %d are possible", p.flag, p.value, p.least, p.most)
+			return rendezvous.Errorf(rendezvous.ErrParameter, "%s %d: %d to %d are possible", p.flag, p.value, p.least, p.most)
 		}
 	}
 	if _, ok := roce.MTUOf(t.MTU); !ok {
-		return faultf(ErrParameter, "mtu %d: 256, 512, 1024, 2048 and 4096 are possible", t.MTU)
+		return rendezvous.Errorf(rendezvous.ErrParameter, "mtu %d: 256, 512, 1024, 2048 and 4096 are possible", t.MTU)
 	}
 	if t.Type == verbs.UD && t.Size > roce.MTU4096.Bytes() {
-		return faultf(ErrParameter, "size %d: a datagram is one packet, of %d bytes at most", t.Size, roce.MTU4096.Bytes())
+		return rendezvous.Errorf(rendezvous.ErrParameter, "size %d: a datagram is one packet, of %d bytes at most", t.Size, roce.MTU4096.Bytes())
 	}
 	return nil
 }

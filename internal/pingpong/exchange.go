@@ -2,6 +2,8 @@ package pingpong
 
 import (
 	"strings"
+
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 )
 
 // An Exchange is one end of what is said over TCP before the first message:
@@ -92,7 +94,7 @@ func (x *Exchange) In(b []byte) (taken int, err error) {
 	x.n += taken
 	got := x.in[:x.n]
 	if at := misfit(shape, got); at < x.n {
-		return taken, faultf(ErrPeer, "it says %q, and byte %d is wrong, so it is no program of this kind", got, at)
+		return taken, rendezvous.Errorf(rendezvous.ErrPeer, "it says %q, and byte %d is wrong, so it is no program of this kind", got, at)
 	}
 	if x.n < len(shape) || taken == 0 {
 		return taken, nil
@@ -117,16 +119,16 @@ func (x *Exchange) In(b []byte) (taken int, err error) {
 func (x *Exchange) Closed() error {
 	switch x.step {
 	case clientAwaitsDest:
-		return faultf(ErrPeer, "it closed the TCP connection before it said where it is; what it printed says why: its network may "+
+		return rendezvous.Errorf(rendezvous.ErrPeer, "it closed the TCP connection before it said where it is; what it printed says why: its network may "+
 			"not carry the MTU, or its GID be of another IP version than this end's")
 	case serverAwaitsDest:
-		return faultf(ErrPeer, "it closed the TCP connection after %d of %d bytes; what it printed says why", x.n, DestLen)
+		return rendezvous.Errorf(rendezvous.ErrPeer, "it closed the TCP connection after %d of %d bytes; what it printed says why", x.n, DestLen)
 	case serverAwaitsDone:
 		if string(x.in[:x.n]) == strings.TrimSuffix(doneWord, "\x00") {
 			x.step = exchangeOver
 			return nil
 		}
-		return faultf(ErrPeer, "it closed the TCP connection before it said that it is done; what it printed says why")
+		return rendezvous.Errorf(rendezvous.ErrPeer, "it closed the TCP connection before it said that it is done; what it printed says why")
 	case serverAwaitsAnswer, exchangeOver:
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 )
 
 // give hands b to x in pieces of n bytes, as TCP may cut it.
@@ -62,7 +64,7 @@ func TestExchangeHasTheOrderOfTheOriginals(t *testing.T) {
 func TestOtherLanguagesAreFoundOutAtOnce(t *testing.T) {
 	for _, says := range []string{"GET / HTTP/1.1\r\n", "\x16\x03\x01", "{\"name\":\"gantry-perf\"", "SSH-2.0", "\n", "0000:00001x", "0000:000012:b0c9f4\x00"} {
 		for name, x := range map[string]*Exchange{"client": NewClientExchange(Dest{}), "server": NewServerExchange()} {
-			if _, err := x.In([]byte(says)); !errors.Is(err, ErrPeer) || !strings.Contains(err.Error(), "is wrong") {
+			if _, err := x.In([]byte(says)); !errors.Is(err, rendezvous.ErrPeer) || !strings.Contains(err.Error(), "is wrong") {
 				t.Errorf("%s, %q: got %v, want it refused", name, says, err)
 			}
 		}
@@ -70,7 +72,7 @@ func TestOtherLanguagesAreFoundOutAtOnce(t *testing.T) {
 	s := NewServerExchange()
 	_, _ = s.In([]byte(kernelDest))
 	s.Answer(Dest{})
-	if _, err := s.In([]byte("dune")); !errors.Is(err, ErrPeer) {
+	if _, err := s.In([]byte("dune")); !errors.Is(err, rendezvous.ErrPeer) {
 		t.Errorf("got %v, want it refused", err)
 	}
 }
@@ -103,7 +105,7 @@ func TestTheEndOfTheConnectionIsExplained(t *testing.T) {
 			if err != nil || !c.x.Over() {
 				t.Errorf("got %v, and over: %v, want a good end", err, c.x.Over())
 			}
-		} else if !errors.Is(err, ErrPeer) || !strings.Contains(err.Error(), c.want) {
+		} else if !errors.Is(err, rendezvous.ErrPeer) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %q", err, c.want)
 		}
 	}
@@ -155,7 +157,7 @@ func listen(t *testing.T, server bool, says []byte, piece int) (o outcome) {
 			}
 		}
 	}
-	if err != nil && !errors.Is(err, ErrPeer) {
+	if err != nil && !errors.Is(err, rendezvous.ErrPeer) {
 		t.Fatalf("got %v", err)
 	}
 	if o.good = err == nil; !o.good {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gantry-rdma/gantry/internal/link"
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 	"github.com/gantry-rdma/gantry/verbs"
 )
 
@@ -23,7 +24,7 @@ func (g *game) stalled() error {
 			why += fmt.Sprintf(", or a packet is lost: %v does not send it again", name(t.Type))
 		}
 	}
-	return faultf(ErrLost, "nothing has come from %v for %v, after %d of %d messages: %s",
+	return rendezvous.Errorf(rendezvous.ErrLost, "nothing has come from %v for %v, after %d of %d messages: %s",
 		g.e.peer.GID, t.Limit, g.received, t.Iters, why)
 }
 
@@ -33,15 +34,15 @@ func (g *game) failed(wc *verbs.WC) error {
 	if wc.ID == sendID {
 		what = fmt.Sprintf("message %d", g.posted)
 	}
-	return faultf(blame(e, wc.Status), "%s: %v (%d): %s", what, wc.Status.Description(), wc.Status, g.cause(wc.Status))
+	return rendezvous.Errorf(blame(e, wc.Status), "%s: %v (%d): %s", what, wc.Status.Description(), wc.Status, g.cause(wc.Status))
 }
 
 // blame returns the error that a status stands for.
 func blame(e *end, s verbs.WCStatus) error {
 	if s == verbs.WCRetryExc || s == verbs.WCRNRRetryExc {
-		return ErrLost
+		return rendezvous.ErrLost
 	}
-	return ErrPeer
+	return rendezvous.ErrPeer
 }
 
 // cause says in one sentence what a status comes from in a test like this.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 	"github.com/gantry-rdma/gantry/roce"
 	"github.com/gantry-rdma/gantry/verbs"
 	"github.com/gantry-rdma/gantry/work"
@@ -339,16 +340,16 @@ func TestWhatAPeerDoesWrongIsSaidInOneSentence(t *testing.T) {
 		kind       error
 		want       string
 	}{
-		{"web server", "HTTP/1.1 400 Bad Request\r\n\r\n", true, ErrPeer, "is no program of this kind"},
-		{"endless line", strings.Repeat("0", 1<<20), false, ErrPeer, "byte 4 is wrong"},
-		{"says nothing", "", false, ErrPeer, "has said nothing on TCP for 200ms"},
-		{"half an address", "0000:0000", false, ErrPeer, "has said nothing on TCP for 200ms"},
-		{"closes", "", true, ErrPeer, "closed the TCP connection before it said where it is"},
-		{"without -g", dest("::"), false, ErrPeer, "start it with -g"},
-		{"group", dest("ff0e::1"), false, ErrPeer, "that of a group"},
-		{"our own address", dest(ours.String()), false, ErrPeer, "that of this end"},
-		{"IPv6", dest("2001:db8::1"), false, ErrPeer, "different IP versions"},
-		{"silent", dest(theirs.String()), false, ErrLost, "not one packet has come to UDP port 4791 of 127.0.0.61"},
+		{"web server", "HTTP/1.1 400 Bad Request\r\n\r\n", true, rendezvous.ErrPeer, "is no program of this kind"},
+		{"endless line", strings.Repeat("0", 1<<20), false, rendezvous.ErrPeer, "byte 4 is wrong"},
+		{"says nothing", "", false, rendezvous.ErrPeer, "has said nothing on TCP for 200ms"},
+		{"half an address", "0000:0000", false, rendezvous.ErrPeer, "has said nothing on TCP for 200ms"},
+		{"closes", "", true, rendezvous.ErrPeer, "closed the TCP connection before it said where it is"},
+		{"without -g", dest("::"), false, rendezvous.ErrPeer, "start it with -g"},
+		{"group", dest("ff0e::1"), false, rendezvous.ErrPeer, "that of a group"},
+		{"our own address", dest(ours.String()), false, rendezvous.ErrPeer, "that of this end"},
+		{"IPv6", dest("2001:db8::1"), false, rendezvous.ErrPeer, "different IP versions"},
+		{"silent", dest(theirs.String()), false, rendezvous.ErrLost, "not one packet has come to UDP port 4791 of 127.0.0.61"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			test := NewTest(verbs.RC)
@@ -373,7 +374,7 @@ func TestSilenceOfEachServiceEnds(t *testing.T) {
 			if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EADDRINUSE) {
 				t.Skip(err)
 			}
-			if !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "after 0 of 1000 messages") {
+			if !errors.Is(err, rendezvous.ErrLost) || !strings.Contains(err.Error(), "after 0 of 1000 messages") {
 				t.Errorf("%s, events %v: got %v", name(service), events, err)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 	"github.com/gantry-rdma/gantry/roce"
 )
 
@@ -80,13 +81,13 @@ func checkPeer(local netip.Addr, peer Dest) error {
 	there := peer.GID.Addr()
 	switch {
 	case there.IsUnspecified():
-		return faultf(ErrPeer, "it gave no GID, without which RoCE does not reach it: start it with -g and the index of its GID")
+		return rendezvous.Errorf(rendezvous.ErrPeer, "it gave no GID, without which RoCE does not reach it: start it with -g and the index of its GID")
 	case there.IsMulticast():
-		return faultf(ErrPeer, "its GID %v is that of a group, and not of one port", there)
+		return rendezvous.Errorf(rendezvous.ErrPeer, "its GID %v is that of a group, and not of one port", there)
 	case there == local.WithZone(""):
-		return faultf(ErrPeer, "its GID %v is that of this end: choose another address for one of them, here with --addr", there)
+		return rendezvous.Errorf(rendezvous.ErrPeer, "its GID %v is that of this end: choose another address for one of them, here with --addr", there)
 	case there.Is4() != local.Is4():
-		return faultf(ErrPeer, "its GID %v and this end's, %v, are of different IP versions: choose another one there with -g, or here with --addr",
+		return rendezvous.Errorf(rendezvous.ErrPeer, "its GID %v and this end's, %v, are of different IP versions: choose another one there with -g, or here with --addr",
 			there, local)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gantry-rdma/gantry/internal/notify"
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 	"github.com/gantry-rdma/gantry/verbs"
 )
 
@@ -135,7 +136,7 @@ func (g *game) complete(wc *verbs.WC) error {
 func (g *game) arrived(wc *verbs.WC) error {
 	e := g.e
 	if got := int(wc.ByteLen) - e.grh; got != e.test.Size {
-		return faultf(ErrPeer, "message %d has %d bytes, and this end's have %d: give both ends the same --size",
+		return rendezvous.Errorf(rendezvous.ErrPeer, "message %d has %d bytes, and this end's have %d: give both ends the same --size",
 			g.received+1, got, e.test.Size)
 	}
 	if e.checker != nil {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 	"github.com/gantry-rdma/gantry/verbs"
 )
 
@@ -71,7 +72,7 @@ func Client(ctx context.Context, t Test, at string, told Told) (r Result, err er
 	if err := t.Verify(); err != nil {
 		return r, err
 	}
-	conn, err := dial(ctx, at)
+	conn, err := rendezvous.Dial(ctx, at, "start the server there first, with the same TCP port")
 	if err != nil {
 		return r, err
 	}

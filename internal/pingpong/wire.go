@@ -3,14 +3,13 @@ package pingpong
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
 	"syscall"
 	"time"
 
-	"github.com/gantry-rdma/gantry/internal/notify"
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 )
 
 // A wire is the TCP connection of an exchange. It is closed with the context.
@@ -69,29 +68,7 @@ func (w *wire) explain(err error) error {
 	case w.ctx.Err() != nil:
 		return context.Cause(w.ctx)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return faultf(ErrPeer, "it has said nothing on TCP for %v: is a pingpong program at the other end, and does it run?", w.last)
+		return rendezvous.Errorf(rendezvous.ErrPeer, "it has said nothing on TCP for %v: is a pingpong program at the other end, and does it run?", w.last)
 	}
-	return faultf(ErrPeer, "the TCP connection broke (%w)", err)
-}
-
-// patience is how long a client tries again to reach a server that is not there
-// yet, so that a script can start both ends at once.
-const patience = 2 * time.Second
-
-// dial connects to a server.
-func dial(ctx context.Context, at string) (conn net.Conn, err error) {
-	var d net.Dialer
-	for start := time.Now(); ; notify.Nap(10 * time.Millisecond) {
-		conn, err = d.DialContext(ctx, "tcp", at)
-		switch {
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		case err == nil:
-			return conn, nil
-		case !errors.Is(err, syscall.ECONNREFUSED):
-			return nil, fmt.Errorf("reach the server: %w", err)
-		case time.Since(start) > patience:
-			return nil, fmt.Errorf("reach the server: %w: start the server there first, with the same TCP port", err)
-		}
-	}
+	return rendezvous.Errorf(rendezvous.ErrPeer, "the TCP connection broke (%w)", err)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gantry-rdma/gantry/cm"
+	"github.com/gantry-rdma/gantry/internal/notify"
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 	"github.com/gantry-rdma/gantry/verbs"
 )
 
@@ -38,29 +40,46 @@ func Client(ctx context.Context, t Test, dev *verbs.Device, server netip.AddrPor
 
 // call connects, pings, and leaves.
 func (t *Test) call(ctx context.Context, d *desk, server netip.AddrPort) (r Result, err error) {
-	id, err := d.ch.NewID(cm.TCP, nil)
+	s, err := t.reach(ctx, d, server)
 	if err != nil {
 		return r, err
 	}
-	s := newSession(ctx, t, d, id)
 	defer func() {
 		if closing := s.close(); err == nil && closing != nil {
 			err = fmt.Errorf("close the connection: %w", closing)
 		}
 	}()
-	if err = s.connect(server); err != nil {
-		return r, err
-	}
 	err = s.pings()
 	switch {
 	case errors.Is(err, errLeft):
-		err = faultf(ErrPeer, "the server has ended the connection in ping %d: what it printed may say why", s.result.Count)
+		err = rendezvous.Errorf(rendezvous.ErrPeer, "the server has ended the connection in ping %d: what it printed may say why", s.result.Count)
 	case ctx.Err() == nil || err == nil:
 		err = errors.Join(err, s.leave())
 	default:
 		_ = s.leave() // the interruption is what counts
 	}
 	return s.result, err
+}
+
+// errNobody is the kind of error when no server listens. It may begin to.
+var errNobody = fmt.Errorf("nobody listens: %w", rendezvous.ErrPeer)
+
+// reach connects with the server, which may be a little late.
+func (t *Test) reach(ctx context.Context, d *desk, server netip.AddrPort) (*session, error) {
+	for start := time.Now(); ; notify.Nap(10 * time.Millisecond) {
+		id, err := d.ch.NewID(cm.TCP, nil)
+		if err != nil {
+			return nil, err
+		}
+		s := newSession(ctx, t, d, id)
+		if err = s.connect(server); err == nil {
+			return s, nil
+		}
+		_ = s.close() // why there is no connection is what counts
+		if !errors.Is(err, errNobody) || time.Since(start) > rendezvous.Patience {
+			return nil, err
+		}
+	}
 }
 
 // connect makes the connection, ready for the server's first READ.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gantry-rdma/gantry/cm"
 	"github.com/gantry-rdma/gantry/internal/link"
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 	"github.com/gantry-rdma/gantry/verbs"
 )
 
@@ -99,7 +100,7 @@ func TestASecondClientIsRefusedWithoutMany(t *testing.T) {
 		first <- err
 	}()
 	<-going
-	if _, err := Client(t.Context(), c, near, s.Addr()); !errors.Is(err, ErrPeer) || !strings.Contains(fmt.Sprint(err), "start the server with -P") {
+	if _, err := Client(t.Context(), c, near, s.Addr()); !errors.Is(err, rendezvous.ErrPeer) || !strings.Contains(fmt.Sprint(err), "start the server with -P") {
 		t.Errorf("the second client: %v", err)
 	}
 	stop()
@@ -119,7 +120,7 @@ func TestAClientThatLeavesInTheMiddle(t *testing.T) {
 	far, near := open(t, c, ours), open(t, c, theirs)
 	s := serve(t, c, far)
 	half(t, c, near, s.Addr(), func(s *session) { _ = s.leave() })
-	if err := <-ended; !errors.Is(err, ErrPeer) || !strings.Contains(err.Error(), "has left in the middle of ping 0") {
+	if err := <-ended; !errors.Is(err, rendezvous.ErrPeer) || !strings.Contains(err.Error(), "has left in the middle of ping 0") {
 		t.Errorf("the server says %v", err)
 	}
 	c.Count = 3
@@ -143,7 +144,7 @@ func TestAClientThatFallsSilent(t *testing.T) {
 	patient := c
 	patient.Limit = 20 * time.Second
 	half(t, patient, near, s.Addr(), func(*session) { <-s.ended })
-	if _, err := s.end(false); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "has said nothing for 300ms") {
+	if _, err := s.end(false); !errors.Is(err, rendezvous.ErrLost) || !strings.Contains(err.Error(), "has said nothing for 300ms") {
 		t.Errorf("the server says %v", err)
 	}
 }
@@ -230,7 +231,7 @@ func TestOddClients(t *testing.T) {
 	} {
 		s := serve(t, c, far)
 		odd(t, c, near, s.Addr(), o.first, gone)
-		if _, err := s.end(false); !errors.Is(err, ErrPeer) && !errors.Is(err, ErrContents) || !strings.Contains(fmt.Sprint(err), o.want) {
+		if _, err := s.end(false); !errors.Is(err, rendezvous.ErrPeer) && !errors.Is(err, rendezvous.ErrContents) || !strings.Contains(fmt.Sprint(err), o.want) {
 			t.Errorf("%s: the server says %v", o.what, err)
 		}
 	}
@@ -245,7 +246,7 @@ func TestAClientComparesWhatComesBack(t *testing.T) {
 	s := serve(t, spoils, far)
 	c.Count = 5
 	r, err := Client(t.Context(), c, near, s.Addr())
-	if !errors.Is(err, ErrContents) || !strings.Contains(fmt.Sprint(err), "byte 3 of ping 0 is 0x21, and 0x61 was sent") || r.Verified {
+	if !errors.Is(err, rendezvous.ErrContents) || !strings.Contains(fmt.Sprint(err), "byte 3 of ping 0 is 0x21, and 0x61 was sent") || r.Verified {
 		t.Errorf("the client has %+v, %v", r, err)
 	}
 	s.end(false)
@@ -257,15 +258,15 @@ func TestWithoutAServer(t *testing.T) {
 	far, near := open(t, c, ours), open(t, c, theirs)
 	hasty := c
 	hasty.Limit = 200 * time.Millisecond
-	if _, err := Client(t.Context(), hasty, near, netip.AddrPortFrom(ours, 9)); !errors.Is(err, ErrLost) && !errors.Is(err, ErrPeer) {
+	if _, err := Client(t.Context(), hasty, near, netip.AddrPortFrom(ours, 9)); !errors.Is(err, rendezvous.ErrLost) && !errors.Is(err, rendezvous.ErrPeer) {
 		t.Errorf("a device without a connection manager: %v", err)
 	}
 	s := serve(t, c, far)
 	nowhere := netip.AddrPortFrom(ours, s.Addr().Port()+1)
-	if _, err := Client(t.Context(), c, near, nowhere); !errors.Is(err, ErrPeer) || !strings.Contains(fmt.Sprint(err), "nobody listens on port") {
+	if _, err := Client(t.Context(), c, near, nowhere); !errors.Is(err, rendezvous.ErrPeer) || !strings.Contains(fmt.Sprint(err), "nobody listens on port") {
 		t.Errorf("a wrong port: %v", err)
 	}
-	if _, err := Client(t.Context(), hasty, near, netip.MustParseAddrPort("127.0.0.83:7174")); !errors.Is(err, ErrLost) || !strings.Contains(fmt.Sprint(err), "has not answered for 200ms") {
+	if _, err := Client(t.Context(), hasty, near, netip.MustParseAddrPort("127.0.0.83:7174")); !errors.Is(err, rendezvous.ErrLost) || !strings.Contains(fmt.Sprint(err), "has not answered for 200ms") {
 		t.Errorf("a wrong address: %v", err)
 	}
 	s.end(true)

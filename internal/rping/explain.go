@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gantry-rdma/gantry/cm"
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 	"github.com/gantry-rdma/gantry/verbs"
 )
 
@@ -42,7 +43,7 @@ func (s *session) expect(want cm.EventType) error {
 		case <-s.ctx.Done():
 			return context.Cause(s.ctx)
 		case <-limit.C:
-			return faultf(ErrLost, "%v has not answered for %v: %s", s.id.PeerAddr(), s.t.Limit, s.nothing("a server runs there"))
+			return rendezvous.Errorf(rendezvous.ErrLost, "%v has not answered for %v: %s", s.id.PeerAddr(), s.t.Limit, s.nothing("a server runs there"))
 		}
 	}
 }
@@ -52,18 +53,18 @@ func (s *session) unconnected(e cm.Event) error {
 	peer := s.id.PeerAddr()
 	switch {
 	case e.Type == cm.Rejected && e.Reason == cm.ReasonNoListener:
-		return faultf(ErrPeer, "nobody listens on port %d of %v: start the server first, with the same -p, and -a with that address", peer.Port(), peer.Addr())
+		return rendezvous.Errorf(errNobody, "nobody listens on port %d of %v: start the server first, with the same -p, and -a with that address", peer.Port(), peer.Addr())
 	case e.Type == cm.Rejected && e.Reason == cm.ReasonConsumer:
-		return faultf(ErrPeer, "%v refuses: it serves another client, or is no rping server; start the server with -P for several clients", peer)
+		return rendezvous.Errorf(rendezvous.ErrPeer, "%v refuses: it serves another client, or is no rping server; start the server with -P for several clients", peer)
 	case e.Type == cm.Rejected:
-		return faultf(ErrPeer, "%v refuses the connection: %v", peer, e.Reason)
+		return rendezvous.Errorf(rendezvous.ErrPeer, "%v refuses the connection: %v", peer, e.Reason)
 	case e.Type == cm.Unreachable:
-		return faultf(ErrLost, "%v does not answer: %s", peer, s.nothing("rping runs there"))
+		return rendezvous.Errorf(rendezvous.ErrLost, "%v does not answer: %s", peer, s.nothing("rping runs there"))
 	case e.Type == cm.AddrError:
-		return faultf(ErrPeer, "%v cannot be reached from %v: choose an address of this machine with --addr from which it can (%w)",
+		return rendezvous.Errorf(rendezvous.ErrPeer, "%v cannot be reached from %v: choose an address of this machine with --addr from which it can (%w)",
 			peer.Addr(), s.id.LocalAddr().Addr(), e.Err)
 	}
-	return faultf(ErrPeer, "the connection to %v could not be made: %w", peer, e.Err)
+	return rendezvous.Errorf(rendezvous.ErrPeer, "the connection to %v could not be made: %w", peer, e.Err)
 }
 
 // failed says what a completion in error means.
@@ -73,14 +74,14 @@ func (s *session) failed(c *verbs.WC) error {
 	case verbs.WCFlushErr:
 		return s.flushed()
 	case verbs.WCRetryExc:
-		return faultf(ErrLost, "%v acknowledges nothing any more, asked %d times: %s", peer, retryCount+1, s.nothing("it still runs"))
+		return rendezvous.Errorf(rendezvous.ErrLost, "%v acknowledges nothing any more, asked %d times: %s", peer, retryCount+1, s.nothing("it still runs"))
 	case verbs.WCRemAccessErr:
-		return faultf(ErrPeer, "%v refuses access to the %d bytes at 0x%x that it has advertised, with key 0x%x", peer, s.last.size, s.last.addr, s.last.rkey)
+		return rendezvous.Errorf(rendezvous.ErrPeer, "%v refuses access to the %d bytes at 0x%x that it has advertised, with key 0x%x", peer, s.last.size, s.last.addr, s.last.rkey)
 	case verbs.WCLocLenErr:
-		return faultf(ErrPeer, "a message from %v is longer than those of rping: is rping at the other end", peer)
+		return rendezvous.Errorf(rendezvous.ErrPeer, "a message from %v is longer than those of rping: is rping at the other end", peer)
 	}
 	what := map[uint64]string{received: "receive", sent: "message", moved: "READ or WRITE"}[c.ID]
-	return faultf(ErrPeer, "%s: %v (%d): what %v printed may say why", what, c.Status.Description(), c.Status, peer)
+	return rendezvous.Errorf(rendezvous.ErrPeer, "%s: %v (%d): what %v printed may say why", what, c.Status.Description(), c.Status, peer)
 }
 
 // flushed says why the queue pair has failed: as a rule because the connection
@@ -91,12 +92,12 @@ func (s *session) flushed() error {
 		return context.Cause(s.ctx)
 	case <-time.After(time.Second):
 	}
-	return faultf(ErrPeer, "the queue pair has failed at something that %v asked for: what that end printed may say why", s.id.PeerAddr())
+	return rendezvous.Errorf(rendezvous.ErrPeer, "the queue pair has failed at something that %v asked for: what that end printed may say why", s.id.PeerAddr())
 }
 
 // silent says that nothing happens any more.
 func (s *session) silent(what string) error {
-	return faultf(ErrLost, "%v has said nothing for %v, and %s was to come: %s", s.id.PeerAddr(), s.t.Limit, what, s.nothing("it still runs"))
+	return rendezvous.Errorf(rendezvous.ErrLost, "%v has said nothing for %v, and %s was to come: %s", s.id.PeerAddr(), s.t.Limit, what, s.nothing("it still runs"))
 }
 
 // nothing says what the counters tell about packets that do not arrive.

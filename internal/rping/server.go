@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gantry-rdma/gantry/cm"
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 	"github.com/gantry-rdma/gantry/verbs"
 )
 
@@ -101,7 +102,7 @@ func (s *Server) attend(ctx context.Context, one *session) {
 	peer := one.id.PeerAddr()
 	err := one.answer()
 	if errors.Is(err, errLeft) {
-		err = faultf(ErrPeer, "the client has left in the middle of ping %d", one.result.Count)
+		err = rendezvous.Errorf(rendezvous.ErrPeer, "the client has left in the middle of ping %d", one.result.Count)
 	} else if err != nil && one.ctx.Err() == nil {
 		err = errors.Join(err, one.leave())
 	}
@@ -127,7 +128,7 @@ func (s *Server) ended(peer netip.AddrPort, r Result, err error, cut bool) {
 	t.Seconds += r.Seconds
 	if err != nil && !cut {
 		t.Failed++
-		t.Verified = t.Verified && !errors.Is(err, ErrContents)
+		t.Verified = t.Verified && !errors.Is(err, rendezvous.ErrContents)
 	}
 	if s.t.Many {
 		return
@@ -168,7 +169,7 @@ func (s *session) answer() error {
 func (s *session) pong(n int) error {
 	size := int(s.last.size)
 	if size == 0 || size > MaxSize {
-		return faultf(ErrPeer, "the client has a text of %d bytes, and this server takes 1 to %d", s.last.size, MaxSize)
+		return rendezvous.Errorf(rendezvous.ErrPeer, "the client has a text of %d bytes, and this server takes 1 to %d", s.last.size, MaxSize)
 	}
 	s.t.step(fmt.Sprintf("ping %d: READ %d bytes", n, size))
 	if err := s.move(verbs.WRRDMARead, s.last, size); err != nil {
@@ -198,7 +199,7 @@ func (s *session) pong(n int) error {
 		return err
 	}
 	if int(s.last.size) < len(text) {
-		return faultf(ErrPeer, "the client has room for %d bytes, and its text has %d", s.last.size, len(text))
+		return rendezvous.Errorf(rendezvous.ErrPeer, "the client has room for %d bytes, and its text has %d", s.last.size, len(text))
 	}
 	s.t.step(fmt.Sprintf("ping %d: WRITE %d bytes", n, len(text)))
 	if err := s.move(verbs.WRRDMAWrite, s.last, len(text)); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gantry-rdma/gantry/cm"
 	"github.com/gantry-rdma/gantry/internal/notify"
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 	"github.com/gantry-rdma/gantry/verbs"
 )
 
@@ -219,10 +220,10 @@ func (s *session) drain() error {
 // send it.
 func (s *session) arrived(c *verbs.WC) error {
 	if c.ByteLen != advertLen {
-		return faultf(ErrPeer, "a message of %d bytes has come, and those of rping have %d: is rping at the other end", c.ByteLen, advertLen)
+		return rendezvous.Errorf(rendezvous.ErrPeer, "a message of %d bytes has come, and those of rping have %d: is rping at the other end", c.ByteLen, advertLen)
 	}
 	if s.done&received != 0 {
-		return faultf(ErrPeer, "two messages have come where rping sends one, and waits")
+		return rendezvous.Errorf(rendezvous.ErrPeer, "two messages have come where rping sends one, and waits")
 	}
 	s.last = advertOf(s.mem)
 	s.done |= received

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gantry-rdma/gantry/internal/link"
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 )
 
 // What the original does without being asked, and what there can be.
@@ -43,11 +44,11 @@ func NewTest() Test { return Test{Size: DefaultSize, Limit: 10 * time.Second} }
 func (t *Test) Verify() error {
 	switch {
 	case t.Size < MinSize || t.Size > MaxSize:
-		return faultf(ErrParameter, "size %d: %d to %d are possible", t.Size, MinSize, MaxSize)
+		return rendezvous.Errorf(rendezvous.ErrParameter, "size %d: %d to %d are possible", t.Size, MinSize, MaxSize)
 	case t.Count < 0:
-		return faultf(ErrParameter, "count %d: choose 1 or more, or 0 for no end", t.Count)
+		return rendezvous.Errorf(rendezvous.ErrParameter, "count %d: choose 1 or more, or 0 for no end", t.Count)
 	case t.Limit <= 0:
-		return faultf(ErrParameter, "timeout %v: there must be some time to wait", t.Limit)
+		return rendezvous.Errorf(rendezvous.ErrParameter, "timeout %v: there must be some time to wait", t.Limit)
 	}
 	return nil
 }

@@ -1,6 +1,10 @@
 package rping
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
+)
 
 // The letters of a text: A to z, with what ASCII has in between.
 const (
@@ -25,7 +29,7 @@ func fill(b []byte, n int) {
 func compare(got, want []byte, n int) error {
 	for i, w := range want {
 		if got[i] != w {
-			return faultf(ErrContents, "byte %d of ping %d is 0x%02x, and 0x%02x was sent", i, n, got[i], w)
+			return rendezvous.Errorf(rendezvous.ErrContents, "byte %d of ping %d is 0x%02x, and 0x%02x was sent", i, n, got[i], w)
 		}
 	}
 	return nil

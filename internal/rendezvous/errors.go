@@ -1,18 +1,18 @@
-package rping
+package rendezvous
 
 import (
 	"errors"
 	"fmt"
 )
 
-// What is wrong, for programs: errors of this package wrap one of these, and
+// What is wrong, for programs: errors of [Errorf] are of one of these kinds, and
 // say in a sentence of their own what was found.
 var (
 	// ErrPeer: the other end does something else than this one.
 	ErrPeer = errors.New("the other end does not play along")
-	// ErrLost: the other end has fallen silent.
+	// ErrLost: something has not come, or the other end has fallen silent.
 	ErrLost = errors.New("no answer")
-	// ErrContents: a text holds other bytes than it should.
+	// ErrContents: a message holds other bytes than it should.
 	ErrContents = errors.New("the contents are wrong")
 	// ErrParameter: a parameter is not possible. The sentence begins with the
 	// name of its flag.
@@ -25,7 +25,9 @@ type fault struct {
 	kind error
 }
 
-func faultf(kind error, format string, args ...any) error {
+// Errorf returns an error of a kind, with a sentence as fmt.Errorf makes it. It
+// wraps the kind, and what the sentence wraps.
+func Errorf(kind error, format string, args ...any) error {
 	return fault{fmt.Errorf(format, args...), kind}
 }
 
