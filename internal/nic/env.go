@@ -271,7 +271,7 @@ func (h *half) Raise(e qp.Event) {
 }
 
 // Fatal is part of qp.Env: this half has failed, and the other one follows.
-func (s *sendHalf) Fatal(qp.Status) { s.q.fail(&s.q.recv.half) }
+func (s *sendHalf) Fatal(qp.Status) { s.q.fail(&s.half, &s.q.recv.half) }
 
 // Fatal is part of qp.Env: this half has failed, and the other one follows.
 func (r *recvHalf) Fatal(st qp.Status) {
@@ -281,7 +281,7 @@ func (r *recvHalf) Fatal(st qp.Status) {
 	case qp.StatusRemInvRequest:
 		r.d.raise(Event{Kind: EventQPRequest, QP: r.q})
 	}
-	r.q.fail(&r.q.send.half)
+	r.q.fail(&r.half, &r.q.send.half)
 }
 
 // Count is part of qp.Env.

@@ -53,6 +53,7 @@ type half struct {
 	done    *[outBatch]*frame.Frame // handled, to be given back at the end of the run
 	handled int
 	waiting int          // packets for the circle that were not given back
+	follows *half        // is to fail with this one
 	pending *frame.Frame // packets to be handled, oldest first
 	newest  *frame.Frame // of pending, for the circle
 
@@ -181,10 +182,16 @@ func (h *half) begin() {
 func (h *half) end() (more bool) {
 	h.giveBack()
 	b := h.by
+	if b != nil {
+		h.report()
+	}
+	if o := h.follows; o != nil {
+		h.follows = nil
+		o.command(cmdFail)
+	}
 	if b == nil {
 		return h.pending != nil
 	}
-	h.report()
 	if b.queued > 0 {
 		h.flush()
 	}

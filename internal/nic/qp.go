@@ -228,11 +228,13 @@ func (q *QP) happened(e qp.Event) {
 }
 
 // fail takes the queue pair to the error state, after one half has failed. It
-// is called inside a run of that half; the other half is told.
-func (q *QP) fail(other *half) {
+// is called inside a run of that half. The other one is told at the end of the
+// run: who finds the completions of both in one queue finds first why it failed,
+// and then what was flushed.
+func (q *QP) fail(h, other *half) {
 	q.state.Store(uint32(Err))
 	q.shut()
-	other.command(cmdFail)
+	h.follows = other
 }
 
 // shut lets no packet in any more. Those that are owed still go out.

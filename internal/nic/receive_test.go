@@ -6,6 +6,7 @@ import (
 	"github.com/gantry-rdma/gantry/internal/frame"
 	"github.com/gantry-rdma/gantry/internal/qp"
 	"github.com/gantry-rdma/gantry/roce"
+	"github.com/gantry-rdma/gantry/work"
 )
 
 // Every packet that does not belong is dropped, and counted under its reason.
@@ -188,4 +189,43 @@ func FuzzReceive(f *testing.F) {
 			t.Errorf("got %d packets in answer to %d", len(b.s.sent), sent)
 		}
 	})
+}
+
+// Who finds the completions of both halves in one queue finds first why one has
+// failed, and then what the other has flushed.
+func TestTheOtherHalfFailsBehindTheReason(t *testing.T) {
+	b := newBench(t)
+	for _, x := range []work.Executor{nil, work.NewTasklet()} {
+		q := b.q
+		if x != nil {
+			var err error
+			if q, err = b.d.NewQP(QPConfig{PD: b.pd, Transport: roce.RC, SendCQ: b.cq, RecvCQ: b.cq, Executor: x}); err != nil {
+				t.Fatal(err)
+			}
+			q.send.disable() // this test is its run
+			q.recv.disable()
+		}
+		b.d.exclusively(func() {
+			q.send.begin()
+			q.send.Fatal(qp.StatusRemAccess)
+			if got := q.recv.commands.Load(); got != 0 {
+				t.Errorf("the other half was told %d before the run had shown its completions", got)
+			}
+			if x == nil {
+				q.send.end()
+			}
+		})
+		if x != nil {
+			q.send.end()
+		}
+		if got := q.recv.commands.Load(); got != cmdFail {
+			t.Errorf("the other half was told %d after the run, want to fail", got)
+		}
+		if x != nil {
+			if err := q.Destroy(); err != nil {
+				t.Error(err)
+			}
+			x.(interface{ Close() }).Close()
+		}
+	}
 }
