@@ -247,21 +247,38 @@ func (s *Sender) progress(r *response) compStep {
 	if s.una == r.was {
 		return compDone
 	}
+	gap, probed := s.retry.going, r.seq == s.retry.probed && s.high > s.una
 	s.advanced(r)
-	if r.seq == s.retry.probed && s.high > s.una && s.now-s.retry.askedAt >= s.pace.trip/2 {
-		// The probe closed a gap. What was sent behind it was dropped. An answer
-		// that comes sooner is one to the packet as it was sent first.
-		s.window.lost(s.una, s.high)
-		s.since.Lost = true
-		s.rewind()
-	}
 	s.retry.probed = none
+	if !probed {
+		return compDone
+	}
+	switch took := s.now - s.retry.askedAt; {
+	case s.pace.trip == 0 && !gap:
+		s.retry.doubt = true
+		s.pace.probe = s.now + max(s.cfg.Probe, took)
+	case took >= s.pace.trip/2:
+		s.closedGap()
+	}
 	return compDone
+}
+
+// closedGap goes back without a NAK: the probe arrived where a packet was
+// missing, and what was sent behind that packet was dropped.
+//
+// An answer that comes sooner than one to the probe can, answers the packet as
+// it was sent first. While no round trip is known nobody can tell the two apart;
+// then what comes next tells: packets behind it that arrived are answered soon.
+func (s *Sender) closedGap() {
+	s.window.lost(s.una, s.high)
+	s.since.Lost = true
+	s.rewind()
 }
 
 // advanced keeps count, after a response acknowledged something.
 func (s *Sender) advanced(r *response) {
 	s.retry.refill(&s.cfg)
+	s.retry.doubt = false
 	s.window.acked(int(s.una - r.was))
 	s.since.Acked += int(s.una - r.was)
 	s.pace.answered(s.una, s.now)

@@ -12,6 +12,7 @@ type retry struct {
 	going   bool  // went back, and nothing was acknowledged since
 	probed  int64 // the packet that was sent alone to get an answer
 	askedAt Instant
+	doubt   bool // it was answered, and whether it closed a gap is to be seen
 }
 
 // refill starts anew, because something was acknowledged.
@@ -132,7 +133,7 @@ func (s *Sender) refused(r *response) compStep {
 func (s *Sender) rewind() {
 	s.at = cursor{seq: s.una, wqe: s.acked}
 	s.reads, s.asked, s.quiet = 0, s.una-1, 0
-	s.pace.timed = none
+	s.pace.timed, s.retry.doubt = none, false
 	if s.acked == s.tail {
 		return
 	}
@@ -159,6 +160,12 @@ func (s *Sender) expire() {
 		s.window.timedOut()
 		s.retryFromOldest()
 	case p.probe != 0 && s.now >= p.probe && !p.spare(p.probe, s.now):
+		if s.retry.doubt {
+			s.retry.doubt = false
+			s.closedGap()
+			p.restart(&s.cfg, s.now, true, s.waitsForRead())
+			return
+		}
 		s.probe()
 	}
 }
