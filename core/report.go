@@ -69,6 +69,20 @@ func (c *Context) deliver(t *Task) {
 	}
 }
 
+// Event calls the application for something that ends no task, such as a
+// message that came in: f runs as a callback does, never within another one,
+// and state changes that it makes are reported after it. Called from Poll, for
+// at most one event a call, which then completes no task.
+func (c *Context) Event(f func()) {
+	e := c.engine
+	e.calling = true
+	f()
+	e.calling = false
+	if len(e.pending) > 0 {
+		e.reportPending()
+	}
+}
+
 // Fault moves a running context to Stopping because a task failed. Called from
 // Poll, after Complete.
 func (c *Context) Fault() {
