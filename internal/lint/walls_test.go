@@ -15,7 +15,7 @@ var may = map[string][]string{
 	"":               {},
 	"core":           {"internal/notify"},
 	"device":         {"core"},
-	"mem":            {"core", "device", "internal/sys"},
+	"mem":            {"core", "device", "internal/ipc", "internal/sys"},
 	"work":           {"internal/ring"},
 	"dma":            {"core", "device", "mem", "work", "internal/ring", "internal/sys"},
 	"roce":           {},
@@ -31,6 +31,7 @@ var may = map[string][]string{
 	"internal/ring":       {},
 	"internal/notify":     {},
 	"internal/sys":        {},
+	"internal/ipc":        {"internal/sys"},
 	"internal/testkit":    {},
 	"internal/script":     {"roce"},
 	"internal/pcapng":     {},
@@ -54,7 +55,7 @@ var tools = []string{"cmd/gantry", "test/interop", "internal/perf"}
 
 // kernel lists the packages that may use golang.org/x/sys. Of package syscall
 // everybody may use the error numbers; unsafe is for internal/sys alone.
-var kernel = []string{"internal/sys", "internal/notify", "internal/probe", "samples/peevent"}
+var kernel = []string{"internal/sys", "internal/ipc", "internal/notify", "internal/probe", "samples/peevent"}
 
 // denied lists imports that no package has, and what to use instead.
 var denied = map[string]string{
