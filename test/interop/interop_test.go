@@ -24,6 +24,7 @@ func TestGantryAndTheKernelUnderstandEachOther(t *testing.T) {
 			r.waitRows(t)
 			r.errorRows(t)
 			r.cmRows(t)
+			r.rpingRows(t)
 		})
 	}
 	summarise()

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -100,8 +101,27 @@ func listening(table string) bool {
 type command struct {
 	x         *row
 	cmd       *exec.Cmd
-	out, errs bytes.Buffer
+	out, errs words
 	over      chan error
+}
+
+// Words are what a program says while others look for some of them.
+type words struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write is part of io.Writer.
+func (w *words) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.Write(b)
+}
+
+func (w *words) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.String()
 }
 
 // start starts gantry. It is ended with the row.
@@ -133,22 +153,46 @@ func (c *command) listens() bool {
 	return false
 }
 
+// await waits until gantry has said something on its standard error, awaitOut on
+// its standard output.
+func (c *command) await(text string)    { c.awaitIn(&c.errs, text) }
+func (c *command) awaitOut(text string) { c.awaitIn(&c.out, text) }
+
+func (c *command) awaitIn(w *words, text string) {
+	c.x.t.Helper()
+	for tick := time.Tick(10 * time.Millisecond); !strings.Contains(w.String(), text); {
+		select {
+		case <-tick:
+		case err := <-c.over:
+			c.x.t.Fatalf("gantry has ended without saying %q: %v: %s", text, err, c.errs.String())
+		case <-c.x.ctx.Done():
+			c.x.t.Fatalf("gantry does not say %q: %s", text, c.errs.String())
+		}
+	}
+}
+
+// end waits for gantry, which has to end with a status.
+func (c *command) end(status int) {
+	c.x.t.Helper()
+	select {
+	case <-c.over:
+		if got := c.cmd.ProcessState.ExitCode(); got != status {
+			c.x.t.Fatalf("gantry has ended with status %d, want %d: %s", got, status, c.errs.String())
+		}
+	case <-c.x.ctx.Done():
+		c.x.t.Fatalf("gantry does not end: %s", c.errs.String())
+	}
+}
+
 // finish waits for gantry, which has to have compared iters messages.
 func (c *command) finish(iters int) {
 	c.x.t.Helper()
-	select {
-	case err := <-c.over:
-		if err != nil {
-			c.x.t.Fatalf("gantry: %v: %s", err, c.errs.String())
-		}
-	case <-c.x.ctx.Done():
-		c.x.t.Fatal("gantry does not end")
-	}
+	c.end(0)
 	var doc struct {
 		Checked  int
 		Counters map[string]uint64
 	}
-	if err := json.Unmarshal(c.out.Bytes(), &doc); err != nil {
+	if err := json.Unmarshal([]byte(c.out.String()), &doc); err != nil {
 		c.x.t.Fatalf("gantry says %q: %v", c.out.String(), err)
 	}
 	c.x.ours = doc.Counters

@@ -24,6 +24,9 @@ var (
 	host6, guest6 = netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2")
 )
 
+// more4 are further addresses of this end.
+var more4 = []netip.Addr{netip.MustParseAddr("198.51.100.3"), netip.MustParseAddr("198.51.100.4"), netip.MustParseAddr("198.51.100.5")}
+
 // tap is the name of the interface at this end.
 const tap = "guest0"
 
@@ -56,7 +59,11 @@ func newRig(t *testing.T, kernel string, mtu int) *rig {
 			t.Error(err)
 		}
 	})
-	if err := r.image.Network(ctx, tap, mtu, host4.String()+"/24", host6.String()+"/64"); err != nil {
+	addrs := []string{host4.String() + "/24", host6.String() + "/64"}
+	for _, a := range more4 {
+		addrs = append(addrs, a.String()+"/24")
+	}
+	if err := r.image.Network(ctx, tap, mtu, addrs...); err != nil {
 		t.Fatal(err)
 	}
 	r.guest, err = kit.Boot(ctx, kit.Config{Image: r.image, Dir: t.TempDir(), MTU: mtu, Wire: r.wire,
