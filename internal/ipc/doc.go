@@ -26,6 +26,8 @@ var (
 	ErrStranger = errors.New("the peer is a process of another user")
 	// ErrGone is that of Send when the peer closed the connection, or died.
 	ErrGone = errors.New("the peer closed the connection")
+	// ErrFull is that of TrySend when the peer has not taken what was sent.
+	ErrFull = errors.New("the peer does not take what is sent")
 	// ErrMessage is that of Recv for a message that is longer than the space
 	// for it, or that has more than MaxFDs descriptors.
 	ErrMessage = errors.New("the message is too long or has too many descriptors")

@@ -32,6 +32,9 @@ func Dial(context.Context, string) (*Conn, error) { return nil, errors.ErrUnsupp
 // Send is unsupported.
 func (c *Conn) Send([]byte, ...int) error { return errors.ErrUnsupported }
 
+// TrySend is unsupported.
+func (c *Conn) TrySend([]byte, ...int) error { return errors.ErrUnsupported }
+
 // Recv is unsupported.
 func (c *Conn) Recv([]byte) (n int, fds []int, err error) { return 0, nil, errors.ErrUnsupported }
 
