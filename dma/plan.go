@@ -13,7 +13,7 @@ import (
 type plan struct {
 	size     int   // bytes to copy
 	parts    int32 // how many lanes may share the work
-	faulting bool  // memory that may not be there: a mapped file, say
+	faulting bool  // memory that may not be there: a mapped file, or of another process
 	lent     bool  // the lists are lent, and must be returned
 	wrong    wrong
 }
@@ -35,6 +35,7 @@ const (
 	destinationTooLong
 	destinationTooSmall
 	mapStopped
+	mapRevoked
 	mapOfOtherDevice
 	destinationReadOnly
 	overlap
@@ -57,6 +58,7 @@ var wrongText = [...]struct {
 	destinationTooLong:  {core.ErrInvalidValue, "the destination list has %d elements, %d are possible"},
 	destinationTooSmall: {core.ErrInvalidValue, "%d bytes of data do not fit into the %d bytes of room behind the destination's data (reset its data length to use it again)"},
 	mapStopped:          {core.ErrInvalidValue, "a buf is of a map that is not started"},
+	mapRevoked:          {core.ErrIOFailed, "a buf is of an imported map whose owner stopped it or ended"},
 	mapOfOtherDevice:    {core.ErrInvalidValue, "a buf is of a map without the device of this context"},
 	destinationReadOnly: {core.ErrNotPermitted, "the map of the destination does not let the local device write"},
 	overlap:             {core.ErrInvalidValue, "the source and the destination overlap"},
@@ -107,6 +109,8 @@ func notLent(b *mem.Buf, err error, busy, returned wrong) finding {
 	switch {
 	case err == core.ErrInUse:
 		return finding{wrong: busy}
+	case err == core.ErrIOFailed:
+		return finding{wrong: mapRevoked}
 	case b.Refs() > 0 && !b.Map().Started():
 		return finding{wrong: mapStopped}
 	}
@@ -156,6 +160,8 @@ func (p *plan) side(list *mem.Buf, dev *device.Device, tooLong wrong) (data, roo
 			continue
 		}
 		switch {
+		case m.Revoked():
+			return 0, 0, finding{wrong: mapRevoked}
 		case !m.Started():
 			return 0, 0, finding{wrong: mapStopped}
 		case !m.HasDevice(dev):

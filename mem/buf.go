@@ -36,6 +36,7 @@ type bufFlags uint8
 const (
 	member  bufFlags = 1 << iota // an element of a list, and not its head
 	safe                         // of a thread-safe map
+	foreign                      // of an imported map
 	written                      // lent to a task that writes it
 )
 

@@ -11,7 +11,8 @@ import "github.com/gantry-rdma/gantry/core"
 // dropped. So a worker may read the elements without further checks.
 //
 // Lend is ErrBadState for a list without references or, in thread-safe maps,
-// of a stopped map, ErrNotPermitted for an element that is not the head, and
+// of a stopped map, ErrIOFailed for a buf of a map that was revoked (which a
+// task must end with), ErrNotPermitted for an element that is not the head, and
 // ErrInUse beside LendToWrite. Then nothing is lent.
 func (b *Buf) Lend() error {
 	if b.next == nil && b.flags == 0 && b.refs > 0 {
@@ -49,11 +50,23 @@ func (b *Buf) lendList() error {
 		return core.ErrBadState
 	}
 	for e := b; e != nil; e = e.next {
-		if e.flags&safe != 0 && !e.m.lend() {
+		if err := e.lendable(); err != nil {
 			b.unpin(e)
-			return core.ErrBadState
+			return err
 		}
 		e.pins++
+	}
+	return nil
+}
+
+// lendable asks the map of one element, and counts the loan with it if it
+// counts them.
+func (b *Buf) lendable() error {
+	switch {
+	case b.flags&safe != 0 && !b.m.lend():
+		return core.ErrBadState
+	case b.flags&foreign != 0 && !b.m.Started():
+		return core.ErrIOFailed
 	}
 	return nil
 }

@@ -27,6 +27,32 @@
 // ([Buf.Lend]): they may be dropped, and they may be lent to another task, but
 // they cannot be changed, and their memory cannot go away.
 //
+// # Two processes
+//
+// A map over memory that [Map.Allocate] took as Shareable, with the right
+// PCIReadOnly or PCIReadWrite, can be used by another process of the same user:
+//
+//	owner                                   importer
+//	m.SetAccess(mem.PCIReadOnly)
+//	m.Start()
+//	blob, err := m.ExportPCI(dev)
+//	            blob, address, length  --->
+//	                                        i, err := mem.Import(0, nil, blob, dev)
+//	                                        src, err := inventory.ByData(i, address, length)
+//
+// The bytes of [Map.ExportPCI] go from one to the other in any way that keeps
+// them secret: they are a key to the memory. All addresses are the owner's. An
+// importer of a PCIReadOnly export has the memory mapped for reading, so that
+// not even a bug can write it. Both devices must be of one card: a DPU function
+// and the host function that it represents, or the same device on both sides.
+//
+// The import ends when the owner stops or destroys its map or ends, in whatever
+// way: tasks that use it from then on fail. The memory itself stays until the
+// importer destroys its map too, so nothing crashes. Processes meet in a
+// directory of the user: GANTRY_RUNTIME_DIR, else gantry in XDG_RUNTIME_DIR,
+// else gantry-UID in the directory for temporary files. Containers that share
+// it share memory.
+//
 // # Allocation
 //
 // All memory is taken while things are set up. Taking, changing, chaining,

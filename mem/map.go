@@ -37,6 +37,7 @@ type Map struct {
 	devs     []*device.Device
 	access   Access
 	faulting bool
+	foreign  bool // imported: it can be revoked at any moment
 	safe     bool // thread-safe: bufs are not counted
 	bufs     int  // live bufs, unless safe
 
@@ -52,6 +53,9 @@ type Map struct {
 	freeArmed  bool // the map was started since free was set
 	userWord   uint64
 	userAny    any
+	sealed     sealed
+	exports    []*export // until Stop
+	imported   *imported // nil unless it is
 }
 
 // started is the bit of Map.state; the bits below it count loans.
@@ -76,6 +80,8 @@ func (m *Map) Start() error {
 		return fmt.Errorf("start a nil map: %w", core.ErrInvalidValue)
 	case m.destroyed:
 		return fmt.Errorf("start a destroyed map: %w", core.ErrBadState)
+	case m.imported != nil:
+		return fmt.Errorf("start map: it is imported, which is started for good: %w", core.ErrNotPermitted)
 	case m.Started():
 		return fmt.Errorf("start map: it is started: %w", core.ErrNotPermitted)
 	case m.mem == nil:
@@ -83,19 +89,26 @@ func (m *Map) Start() error {
 	}
 	m.wasStarted = true
 	m.freeArmed = m.free != nil
+	if m.shareable() && m.access&PCIReadWrite != 0 {
+		// Who can write shared memory can also punch holes into it.
+		m.faulting = true
+	}
 	m.state.Add(started)
 	return nil
 }
 
-// Stop makes the map changeable again. It is ErrNotPermitted while bufs of the
-// map are alive; in a thread-safe map, while any is lent. Stopping a stopped
-// map succeeds.
+// Stop makes the map changeable again, and ends its exports. It is
+// ErrNotPermitted while bufs of the map are alive; in a thread-safe map, while
+// any is lent. Stopping a stopped map succeeds. An imported map, which cannot
+// be started again, is ErrNotPermitted.
 func (m *Map) Stop() error {
 	switch {
 	case m == nil:
 		return fmt.Errorf("stop a nil map: %w", core.ErrInvalidValue)
 	case m.destroyed:
 		return fmt.Errorf("stop a destroyed map: %w", core.ErrBadState)
+	case m.imported != nil:
+		return fmt.Errorf("stop map: it is imported: %w", core.ErrNotPermitted)
 	case !m.Started():
 		return nil
 	case m.bufs > 0:
@@ -103,18 +116,25 @@ func (m *Map) Stop() error {
 	case !m.state.CompareAndSwap(started, 0):
 		return fmt.Errorf("stop map: bufs are lent to tasks in flight: %w", core.ErrNotPermitted)
 	}
+	m.withdraw()
 	return nil
 }
 
 // Destroy stops the map if need be, tells the free callback, lets go of the
-// devices and frees the memory that the map owns. It fails as Stop does, and
-// then changes nothing.
+// devices and frees the memory that the map owns, or has mapped. It fails as
+// Stop does, and then changes nothing. An imported map leaves its owner; it is
+// ErrNotPermitted while bufs of it are alive, revoked or not.
 //
 // A thread-safe map can be destroyed while bufs that are not lent are alive.
 // They can still be returned, but their memory must not be touched: if the map
 // owned it, it is gone.
 func (m *Map) Destroy() error {
-	if err := m.Stop(); err != nil {
+	if m != nil && m.imported != nil && !m.destroyed {
+		if m.bufs > 0 {
+			return fmt.Errorf("destroy map: %d bufs are alive: %w", m.bufs, core.ErrNotPermitted)
+		}
+		m.imported.end()
+	} else if err := m.Stop(); err != nil {
 		return err
 	}
 	m.destroyed = true

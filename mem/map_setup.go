@@ -8,14 +8,16 @@ import (
 	"github.com/gantry-rdma/gantry/device"
 )
 
-// changeable reports why what cannot be done now: the map is nil, destroyed, or
-// started. A started map answers whenStarted.
+// changeable reports why what cannot be done now: the map is nil, destroyed,
+// started, or imported. The last two answer whenStarted.
 func (m *Map) changeable(what string, whenStarted core.Status) error {
 	switch {
 	case m == nil:
 		return fmt.Errorf("%s of a nil map: %w", what, core.ErrInvalidValue)
 	case m.destroyed:
 		return fmt.Errorf("%s: the map is destroyed: %w", what, core.ErrBadState)
+	case m.imported != nil:
+		return fmt.Errorf("%s: the map is imported: %w", what, whenStarted)
 	case m.Started():
 		return fmt.Errorf("%s: the map is started: %w", what, whenStarted)
 	}

@@ -40,9 +40,12 @@ func (s *shelf) take(m *Map, head []byte, addr Addr, off, n int) *Buf {
 	b.head, b.addr, b.off, b.n = head, addr, off, n
 	if m.safe {
 		b.flags = safe
-	} else {
-		m.bufs++
+		return b
 	}
+	if m.foreign {
+		b.flags = foreign
+	}
+	m.bufs++
 	return b
 }
 

@@ -97,9 +97,7 @@ func (c *Conn) Recv(p []byte) (n int, fds []int, err error) {
 	if err == nil {
 		return n, fds, nil
 	}
-	for _, fd := range fds {
-		_ = unix.Close(fd)
-	}
+	CloseAll(fds)
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
 		err = io.EOF
 	}
@@ -118,6 +116,13 @@ func descriptors(rights []byte) (fds []int) {
 		}
 	}
 	return fds
+}
+
+// CloseAll closes descriptors that came with a message and are not wanted.
+func CloseAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
 }
 
 // SetDeadline ends Send and Recv that wait at t, and later ones too; the error

@@ -29,7 +29,8 @@ var (
 	// ErrFull is that of TrySend when the peer has not taken what was sent.
 	ErrFull = errors.New("the peer does not take what is sent")
 	// ErrMessage is that of Recv for a message that is longer than the space
-	// for it, or that has more than MaxFDs descriptors.
+	// for it, or that has more descriptors than MaxFDs or than this process can
+	// have.
 	ErrMessage = errors.New("the message is too long or has too many descriptors")
 )
 
