@@ -1,6 +1,12 @@
 package comch
 
-import "github.com/gantry-rdma/gantry/core"
+import (
+	"math"
+	"slices"
+
+	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/sys"
+)
 
 // This file is what the control path does for producers and consumers.
 //
@@ -12,7 +18,8 @@ import "github.com/gantry-rdma/gantry/core"
 //	consumer stops  withdraw   ────────── GONE ─────────▶   retire, event "expired"
 //	      withdrawn()          ◀───────── LEFT ──────────
 //
-// When a connection is over nothing is answered any more: gone says so.
+// When a connection is over nothing is answered any more: gone says so, and
+// over that the memory is free.
 
 // An offer describes a consumer to the peer. The two descriptors that go with
 // it are imported at exactly the two sizes.
@@ -33,11 +40,8 @@ func (c *Connection) offer(o offer, queueFD, memoryFD int, k *Consumer) error {
 	c.mu.Lock()
 	c.offers[o.id] = k
 	c.mu.Unlock()
-	m := notice{kind: noticeNew, offer: o}
-	if err := c.tell(&m, queueFD, memoryFD); err != nil {
-		c.mu.Lock()
-		delete(c.offers, o.id)
-		c.mu.Unlock()
+	if err := c.tell(&notice{kind: noticeNew, offer: o}, queueFD, memoryFD); err != nil {
+		c.forget(o.id)
 		return err
 	}
 	return nil
@@ -45,19 +49,37 @@ func (c *Connection) offer(o offer, queueFD, memoryFD int, k *Consumer) error {
 
 // withdraw tells the peer that a consumer that was offered is gone. When the
 // peer does not touch its memory any more k.withdrawn is called, on another
-// goroutine.
+// goroutine. It fails when the connection is gone: then wait for over.
 func (c *Connection) withdraw(id uint16) error {
 	return c.tell(&notice{kind: noticeGone, offer: offer{id: id}})
+}
+
+// answered passes an answer on to the consumer that the peer answers about. It
+// holds c.mu meanwhile, so that the consumer's seat may be notified.
+func (c *Connection) answered(id uint16, pass func(*Consumer)) (more bool) {
+	c.mu.Lock()
+	k := c.offers[id]
+	if k != nil {
+		pass(k)
+	}
+	c.mu.Unlock()
+	if k == nil {
+		c.broke("an answer about a consumer %d that it was not told of", id)
+	}
+	return k != nil
+}
+
+// forget undoes what offer has noted.
+func (c *Connection) forget(id uint16) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.offers, id)
 }
 
 // remote returns the peer's consumer with the identifier, or nil. One load and
 // a few compares; any goroutine.
 func (c *Connection) remote(id uint16) *remote {
-	list := c.remotes.Load()
-	if list == nil {
-		return nil
-	}
-	for _, r := range *list {
+	for _, r := range c.table() {
 		if r.id == id {
 			return r
 		}
@@ -65,11 +87,141 @@ func (c *Connection) remote(id uint16) *remote {
 	return nil
 }
 
-// What producer.go, consumer.go and remote.go provide for it:
-//
-//	// newRemote takes over both mappings, on success and on failure.
-//	func newRemote(c *Connection, o offer, queue, memory *sys.Pages) (*remote, error)
-//	func (r *remote) retire()               // waits until nobody is inside a copy, then frees both mappings
-//	func (k *Consumer) acknowledged(ok bool) // attendant's goroutine: store, and let k.seat.notify wake
-//	func (k *Consumer) withdrawn()           // attendant's goroutine
-//	a field id uint16 of remote
+func (c *Connection) table() []*remote {
+	if t := c.remotes.Load(); t != nil {
+		return *t
+	}
+	return nil
+}
+
+// admit maps a consumer of the peer, and answers.
+func (c *Connection) admit(o offer, fds []int) (more bool) {
+	if c.remote(o.id) != nil || len(c.table()) >= maxSeats {
+		closeAll(fds)
+		c.broke("a consumer %d, which there is already, or is one too many", o.id)
+		return false
+	}
+	r, err := c.mapRemote(o, fds)
+	if err == nil && !c.enlist(r) {
+		r.retire() // the connection is over; nobody waits for an answer
+		return true
+	}
+	answer := noticeAck
+	if err != nil {
+		answer = noticeNak
+	}
+	_ = c.tell(&notice{kind: answer, offer: offer{id: o.id}}) // if it fails, the connection has ended
+	return true
+}
+
+// mapRemote takes over two descriptors and maps what they stand for.
+func (c *Connection) mapRemote(o offer, fds []int) (*remote, error) {
+	if o.queue > math.MaxInt32 || o.memory > math.MaxInt {
+		closeAll(fds)
+		return nil, core.ErrInvalidValue
+	}
+	queue, err := sys.ImportPages(fds[0], int(o.queue), true)
+	if err != nil {
+		closeAll(fds[1:])
+		return nil, err
+	}
+	memory, err := sys.ImportPages(fds[1], int(o.memory), true)
+	if err != nil {
+		_ = queue.Free()
+		return nil, err
+	}
+	return newRemote(c, o, queue, memory)
+}
+
+// enlist lets producers find a remote consumer, and reports false when the
+// connection is over.
+func (c *Connection) enlist(r *remote) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone() {
+		return false
+	}
+	t := append(slices.Clone(c.table()), r)
+	c.remotes.Store(&t)
+	c.tellOwner(consumerNews{id: r.id})
+	return true
+}
+
+// dismiss lets go of a consumer of the peer, and answers.
+func (c *Connection) dismiss(id uint16) (more bool) {
+	r := c.strike(func(r *remote) bool { return r.id == id })
+	if r == nil {
+		c.broke("the end of a consumer %d that it did not tell of", id)
+		return false
+	}
+	r.retire()
+	_ = c.tell(&notice{kind: noticeLeft, offer: offer{id: id}})
+	return true
+}
+
+// retireAll lets go of all consumers of the peer.
+func (c *Connection) retireAll() {
+	for {
+		r := c.strike(func(*remote) bool { return true })
+		if r == nil {
+			return
+		}
+		r.retire()
+	}
+}
+
+// strike takes a remote consumer off the table and returns it, or nil.
+func (c *Connection) strike(which func(*remote) bool) *remote {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.table(), which)
+	if i < 0 {
+		return nil
+	}
+	r := c.table()[i]
+	t := slices.Delete(slices.Clone(c.table()), i, i+1)
+	c.remotes.Store(&t)
+	c.tellOwner(consumerNews{id: r.id, expired: true})
+	return r
+}
+
+// consumerNews is what happened to a consumer of the peer.
+type consumerNews struct {
+	id      uint16
+	expired bool
+}
+
+// tellOwner queues news for the owner's engine. A consumer that came and went
+// before anyone looked is no news, which also bounds the queue. The caller
+// holds c.mu.
+func (c *Connection) tellOwner(n consumerNews) {
+	if i := slices.Index(c.news, consumerNews{id: n.id}); n.expired && i >= 0 {
+		c.news = slices.Delete(c.news, i, i+1)
+	} else {
+		c.news = append(c.news, n)
+	}
+	c.stirred.Store(len(c.news) > 0)
+	c.seat.notify()
+}
+
+// report tells the application one of the news.
+func (c *Connection) report() bool {
+	c.mu.Lock()
+	if len(c.news) == 0 {
+		c.mu.Unlock()
+		return false
+	}
+	n := c.news[0]
+	c.news = slices.Delete(c.news, 0, 1)
+	c.stirred.Store(len(c.news) > 0)
+	c.mu.Unlock()
+	k := c.owner
+	f := k.onNew
+	if n.expired {
+		f = k.onGone
+	}
+	if f != nil {
+		k.Event(func() { f(c, n.id) })
+	}
+	return true
+}

@@ -1,11 +1,6 @@
 package comch
 
-import (
-	"encoding/binary"
-	"fmt"
-
-	"github.com/gantry-rdma/gantry/core"
-)
+import "encoding/binary"
 
 // A noticeKind says what a notice is about.
 type noticeKind uint8
@@ -62,14 +57,4 @@ func parseNotice(b []byte, fds int) (n notice, ok bool) {
 		want = 2
 	}
 	return n, fds == want && n.kind >= noticeNew && n.kind <= noticeBye && n.id != 0xffff && (n.id != 0 || n.kind == noticeBye)
-}
-
-// tell sends a notice. A peer that lets its socket fill up is as good as gone.
-func (c *Connection) tell(n *notice, fds ...int) error {
-	b := n.encode()
-	if err := c.socket.Send(b[:], fds...); err != nil {
-		c.drop(fmt.Errorf("comch: the peer takes no set-up messages: %w: %w", core.ErrConnectionReset, err))
-		return core.ErrConnectionReset
-	}
-	return nil
 }

@@ -53,6 +53,7 @@ func (c *Connection) join(x *core.Context, k kind) (*seat, error) {
 				maxSeats, core.ErrNoMemory)
 		}
 		s.id = c.number(k)
+		c.owner.tenants.Add(1)
 	}
 	c.seats = append(c.seats, s)
 	return s, nil
@@ -75,8 +76,8 @@ func (c *Connection) number(k kind) uint16 {
 		return slices.ContainsFunc(c.seats, func(s *seat) bool { return s.kind == k && s.id == id })
 	}
 	for {
-		c.last[k]++
-		if id := c.last[k]; id != 0 && id != 0xffff && !taken(id) {
+		c.numbers[k]++
+		if id := c.numbers[k]; id != 0 && id != 0xffff && !taken(id) {
 			return id
 		}
 	}
@@ -95,6 +96,9 @@ func (s *seat) leave() {
 	c.mu.Lock()
 	if i := slices.Index(c.seats, s); i >= 0 {
 		c.seats = slices.Delete(c.seats, i, i+1)
+		if s.kind != seatControl {
+			c.owner.tenants.Add(-1)
+		}
 	}
 	c.mu.Unlock()
 	c.release()
