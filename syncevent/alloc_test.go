@@ -1,6 +1,7 @@
 package syncevent
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/gantry-rdma/gantry/internal/testkit/allocs"
@@ -40,7 +41,7 @@ func TestTasksAllocateNothing(t *testing.T) {
 // timer.
 func TestBlockingAllocatesNothing(t *testing.T) {
 	e := newEvent(t, openDevice(t))
-	want(t, "set the address", e.SetAddr(&e.own), nil)
+	want(t, "set the address", e.SetAddr(new(atomic.Uint64)), nil)
 	r := newRig(t, e)
 	r.waitFor(1, Equal, 4, all)
 	allocs.None(t, func() {

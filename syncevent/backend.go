@@ -18,7 +18,7 @@ func (b *backend) Start() error {
 		return err
 	}
 	b.failure = core.ErrFlushed
-	b.seen = b.event.word.Load()
+	b.seen, _ = b.event.value.load()
 	b.nap.reset()
 	return nil
 }
@@ -65,10 +65,13 @@ func (b *backend) Flush() {
 // Poll completes one task, or puts one to sleep.
 func (b *backend) Poll(int) bool {
 	if b.State() == core.Running {
-		if b.event.lost() {
-			return b.abandon()
-		}
-		if v := b.event.word.Load(); v != b.seen {
+		v, ok := b.event.value.load()
+		switch {
+		case b.event.lost():
+			return b.abandon(core.ErrConnectionReset)
+		case !ok:
+			return b.abandon(core.ErrIOFailed)
+		case v != b.seen:
 			b.look(v)
 		}
 	}
@@ -86,10 +89,9 @@ func (b *backend) Poll(int) bool {
 	return true
 }
 
-// abandon fails all tasks, because the owner of the value is gone, and stops
-// the context.
-func (b *backend) abandon() bool {
-	b.failure = core.ErrConnectionReset
+// abandon stops the context because the value is gone, and fails all tasks.
+func (b *backend) abandon(why core.Status) bool {
+	b.failure = why
 	b.Fault()
 	return true
 }
@@ -135,12 +137,12 @@ func (b *backend) Arm() bool {
 		return true
 	case b.sleep.first == nil || b.State() != core.Running:
 		return false
-	case b.event.lost() || b.event.word.Load() != b.seen:
-		return true
-	case !b.event.shared.Load():
-		return false
 	}
-	return b.WakeAfter(b.nap.next()) != nil
+	v, ok := b.event.value.load()
+	if v != b.seen || !ok || b.event.lost() {
+		return true
+	}
+	return b.event.shared.Load() && b.WakeAfter(b.nap.next()) != nil
 }
 
 // A backOff is how long an engine sleeps that has to look for itself: short

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/device"
+	"github.com/gantry-rdma/gantry/mem"
 )
 
 // maxTasks is how many tasks of one kind an event can have.
@@ -33,7 +34,7 @@ func ExportPCISupported(i *device.Info) error {
 	if err := Supported(i); err != nil {
 		return err
 	}
-	return nil
+	return mem.ExportPCISupported(i)
 }
 
 // ExportNetSupported is core.ErrNotSupported: events of other machines are

@@ -23,8 +23,9 @@ import (
 // A nil Event is core.ErrInvalidValue.
 type Event struct {
 	gate
-	word     *atomic.Uint64
-	readOnly bool        // imported without the right to write
+	value    cell
+	owner    *mem.Map    // an imported map that the value is in, or nil
+	readOnly bool        // imported without the right to publish
 	shared   atomic.Bool // others can write the word behind our back
 	waiting  atomic.Int32
 	tasks    tasks
@@ -87,7 +88,7 @@ func (s location) has(l Location) bool { return s&(1<<l) != 0 }
 // New makes an idle event with the value 0. Destroy it in the end.
 func New() (*Event, error) {
 	e := &Event{}
-	e.word = &e.own
+	e.value.word = &e.own
 	e.tasks.init(e)
 	return e, nil
 }
@@ -178,15 +179,15 @@ func (e *Event) SetAddr(v *atomic.Uint64) error {
 }
 
 // SetBuf keeps the value in the data of b: 8 bytes, aligned to 8, in memory
-// that local devices may write; no list. Several events can share it. The event
-// has a loan of b until Destroy, or until the value is set to be elsewhere. To
-// export such an event the map of b needs mem.PCIReadWrite, and is exported
+// that local devices may write, or in an imported map with mem.PCIReadWrite; no
+// list. Several events can share it. The event has a loan of b until Destroy, or
+// until the value is set to be elsewhere. To export such an event its map needs
+// a PCI right (mem.PCIReadWrite if RemotePCI is a publisher), and is exported
 // whole.
 //
 // It is core.ErrInvalidValue for nil, a list, and data that is not aligned,
-// core.ErrNotPermitted for an imported event, for data of another length, and
-// without the right to write, core.ErrNotSupported for a mapped file, and
-// core.ErrBadState when the event is not idle.
+// core.ErrNotPermitted for an imported event, for data of another length and
+// without the right to write, and core.ErrBadState when the event is not idle.
 func (e *Event) SetBuf(b *mem.Buf) error {
 	if err := e.changeable("set the buf"); err != nil {
 		return err
@@ -212,16 +213,22 @@ func wordOf(b *mem.Buf) (*atomic.Uint64, error) {
 		return nil, fmt.Errorf("it is part of a list: %w", core.ErrInvalidValue)
 	case b.DataLen() != size:
 		return nil, fmt.Errorf("%d bytes of data, %d needed: %w", b.DataLen(), size, core.ErrNotPermitted)
-	case b.Map().Access()&mem.LocalReadWrite == 0:
+	case b.Map().Access()&writes(b.Map()) == 0:
 		return nil, fmt.Errorf("the access is %v: %w", b.Map().Access(), core.ErrNotPermitted)
-	case b.Map().Faulting():
-		return nil, fmt.Errorf("the memory can go away: %w", core.ErrNotSupported)
 	}
 	words, ok := sys.Words(b.Data())
 	if !ok {
 		return nil, fmt.Errorf("address %#x is not a multiple of %d: %w", b.DataAddr(), size, core.ErrInvalidValue)
 	}
 	return &words[0], nil
+}
+
+// writes is the right to write m that this process needs.
+func writes(m *mem.Map) mem.Access {
+	if m.Imported() {
+		return mem.PCIReadWrite
+	}
+	return mem.LocalReadWrite
 }
 
 // size is how many bytes a value has.
@@ -232,7 +239,7 @@ func (e *Event) place(word, addr *atomic.Uint64, b *mem.Buf) error {
 	if e.buf != nil {
 		e.buf.Return()
 	}
-	e.word, e.addr, e.buf = word, addr, b
+	e.value.word, e.addr, e.buf = word, addr, b
 	e.shared.Store(true)
 	return nil
 }

@@ -89,7 +89,7 @@ func (e *Event) Destroy() error {
 		return err
 	}
 	e.destroyed = true
-	e.word = &e.own // and never again what is given back here
+	e.value = cell{word: &e.own} // and never again what is given back here
 	var err error
 	if e.page != nil {
 		err = e.page.Destroy()
@@ -100,7 +100,7 @@ func (e *Event) Destroy() error {
 	for _, d := range e.devices {
 		d.Drop()
 	}
-	e.page, e.buf, e.devices = nil, nil, nil
+	e.page, e.buf, e.devices, e.owner = nil, nil, nil, nil
 	return err
 }
 
@@ -109,22 +109,35 @@ func (e *Event) idle() bool { return !e.isOpen() && e.tasks.State() == core.Idle
 
 // open makes the value usable.
 func (e *Event) open() error {
-	if e.imported {
-		if e.lost() {
-			return fmt.Errorf("its owner is gone: %w", core.ErrConnectionReset)
-		}
-		e.letIn()
-		return nil
-	}
-	if err := e.complete(); err != nil {
-		return err
-	}
-	if e.buf == nil && e.addr == nil && (e.publishers | e.subscribers).has(RemotePCI) {
-		if err := e.openPage(); err != nil {
+	if !e.imported {
+		if err := e.prepare(); err != nil {
 			return err
 		}
 	}
+	if e.lost() {
+		return fmt.Errorf("its owner is gone: %w", core.ErrConnectionReset)
+	}
+	m := e.page
+	if e.buf != nil {
+		m = e.buf.Map()
+	}
+	e.value.faulting = m != nil && m.Faulting()
 	e.letIn()
+	return nil
+}
+
+// prepare readies the memory of an event of this process.
+func (e *Event) prepare() error {
+	if err := e.complete(); err != nil {
+		return err
+	}
+	e.owner = nil
+	switch {
+	case e.buf != nil && e.buf.Map().Imported():
+		e.owner = e.buf.Map()
+	case e.buf == nil && e.addr == nil && (e.publishers | e.subscribers).has(RemotePCI):
+		return e.openPage()
+	}
 	return nil
 }
 
@@ -139,6 +152,8 @@ func (e *Event) complete() error {
 		return fmt.Errorf("all locations are remote and none has a device: %w", core.ErrInvalidValue)
 	case e.buf == nil:
 		return nil
+	case e.buf.Map().Revoked():
+		return fmt.Errorf("the owner of the memory of its buf is gone: %w", core.ErrConnectionReset)
 	case !e.buf.Map().Started():
 		return fmt.Errorf("the map of its buf is stopped: %w", core.ErrBadState)
 	}
@@ -160,8 +175,8 @@ func (e *Event) openPage() error {
 			return err
 		}
 		words, _ := sys.Words(m.Bytes()) // pages are aligned
-		words[0].Store(e.word.Load())
-		e.page, e.word = m, &words[0]
+		words[0].Store(e.own.Load())
+		e.page, e.value.word = m, &words[0]
 	}
 	access := mem.LocalReadWrite | mem.PCIReadOnly
 	if e.publishers.has(RemotePCI) {

@@ -39,13 +39,17 @@ func (o *operation) do(e *Event) core.Status {
 	if e.readOnly && o.publishes() {
 		return core.ErrNotPermitted
 	}
+	ok := false
 	switch o.verb {
 	case set:
-		e.word.Store(o.value)
+		ok = e.value.store(o.value)
 	case add:
-		o.result = e.word.Add(o.value) - o.value
+		o.result, ok = e.value.add(o.value)
 	default:
-		o.result = e.word.Load()
+		o.result, ok = e.value.load()
+	}
+	if !ok {
+		return core.ErrIOFailed
 	}
 	return core.Success
 }

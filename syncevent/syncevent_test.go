@@ -17,9 +17,18 @@ const all = ^uint64(0)
 // openDevice opens the first device.
 func openDevice(t testing.TB) *device.Device {
 	t.Helper()
+	return openDeviceAt(t, 0)
+}
+
+// openDeviceAt opens a device by its place in the list.
+func openDeviceAt(t testing.TB, i int) *device.Device {
+	t.Helper()
 	infos, err := device.List()
 	want(t, "list the devices", err, nil)
-	d, err := device.Open(infos[0])
+	if i >= len(infos) {
+		t.Skipf("there are %d devices, %d needed", len(infos), i+1)
+	}
+	d, err := device.Open(infos[i])
 	want(t, "open the device", err, nil)
 	t.Cleanup(func() { want(t, "close the device", d.Close(), nil) })
 	return d

@@ -4,14 +4,19 @@ import "github.com/gantry-rdma/gantry/core"
 
 // Get returns the value. What its publisher wrote to memory before it
 // published the value is visible to the caller. It is core.ErrBadState when the
-// event is not started, and core.ErrConnectionReset when the owner of an
-// imported event stopped it, or died.
+// event is not started, core.ErrConnectionReset when the owner of an imported
+// event stopped it, or died, and core.ErrIOFailed when the memory of the value
+// was taken away, such as a file that was truncated.
 func (e *Event) Get() (uint64, error) {
 	if err := e.use(); err != nil {
 		return 0, err
 	}
 	defer e.leave()
-	return e.word.Load(), nil
+	v, ok := e.value.load()
+	if !ok {
+		return 0, core.ErrIOFailed
+	}
+	return v, nil
 }
 
 // Set changes the value to v. Beside the codes of Get it is
@@ -25,7 +30,9 @@ func (e *Event) Set(v uint64) error {
 	if e.readOnly {
 		return core.ErrNotPermitted
 	}
-	e.word.Store(v)
+	if !e.value.store(v) {
+		return core.ErrIOFailed
+	}
 	e.published()
 	return nil
 }
@@ -40,7 +47,10 @@ func (e *Event) Add(n uint64) (old uint64, err error) {
 	if e.readOnly {
 		return 0, core.ErrNotPermitted
 	}
-	old = e.word.Add(n) - n
+	old, ok := e.value.add(n)
+	if !ok {
+		return 0, core.ErrIOFailed
+	}
 	e.published()
 	return old, nil
 }

@@ -59,7 +59,7 @@ const (
 //
 // It ends early with the cause of ctx when that is done, with core.ErrBadState
 // when the event is stopped, and with core.ErrConnectionReset when the owner of
-// an imported event stopped it, or died. A value that came and went between two
+// an imported event stopped it, or died, or with another code of Get. A value that came and went between two
 // looks was not there. An unknown comparison and a nil ctx are
 // core.ErrInvalidValue.
 func (e *Event) Wait(ctx context.Context, c Comparison, want, mask uint64) error {
@@ -82,11 +82,15 @@ func (e *Event) wait(ctx context.Context, c Comparison, want, mask uint64, pause
 		return err
 	}
 	defer e.leave()
-	for n := uint(0); !c.holds(e.word.Load(), mask, want); n++ {
-		if !pause(n) {
-			continue
-		}
+	for n := uint(0); ; n++ {
+		v, ok := e.value.load()
 		switch {
+		case !ok:
+			return core.ErrIOFailed
+		case c.holds(v, mask, want):
+			return nil
+		case !pause(n):
+			continue
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case !e.isOpen():
@@ -95,7 +99,6 @@ func (e *Event) wait(ctx context.Context, c Comparison, want, mask uint64, pause
 			return core.ErrConnectionReset
 		}
 	}
-	return nil
 }
 
 // spin is the pause of Wait after its look number n.
