@@ -1,0 +1,25 @@
+package comch
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain gives the tests names of their own, and plays the other process in
+// those that need one.
+func TestMain(m *testing.M) {
+	if role := os.Getenv("COMCH_TEST_ROLE"); role != "" {
+		os.Exit(play(role))
+	}
+	dir, err := os.MkdirTemp("", "comch")
+	if err != nil {
+		panic(err)
+	}
+	_ = os.Setenv("GANTRY_RUNTIME_DIR", dir)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
