@@ -6,7 +6,10 @@ import (
 
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/device"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // must ends the test when a call failed that is not its subject.
 func must(t testing.TB, err error) {
