@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/regular"
 	"github.com/gantry-rdma/gantry/work"
 )
 
@@ -38,13 +42,13 @@ func copyFile(ctx context.Context, src, dst string, o Options) (r Result, err er
 		return r, err
 	}
 	defer func() { core.KeepFirst(&err, s.close()) }()
-	t, err := openTarget(src, dst, s.info)
+	t, err := newTarget(src, dst, s.file.Info)
 	if err != nil {
-		return r, err
+		return r, fmt.Errorf("the target: %w", err)
 	}
-	defer func() { err = errors.Join(err, t.discard()) }()
-	r = Result{Target: t.path, Bytes: s.size, Tasks: o.Tasks, Executor: executorName(o.Executor)}
-	if r.Chunks, err = move(ctx, s, t.file, o); err != nil {
+	defer func() { err = errors.Join(err, t.Discard()) }()
+	r = Result{Target: t.Path, Bytes: s.size, Tasks: o.Tasks, Executor: executorName(o.Executor)}
+	if r.Chunks, err = move(ctx, s, t, o); err != nil {
 		return r, err
 	}
 	written := time.Now()
@@ -54,9 +58,19 @@ func copyFile(ctx context.Context, src, dst string, o Options) (r Result, err er
 		}
 		r.Verified, r.Checking = true, time.Since(written)
 	}
-	err = t.commit()
+	if err = t.Commit(); err != nil {
+		err = fmt.Errorf("the target: %w", err)
+	}
 	r.Copying = time.Since(begin) - r.Checking
 	return r, err
+}
+
+// newTarget makes the file that dst names, or that it gets as a directory.
+func newTarget(src, dst string, from fs.FileInfo) (*regular.New, error) {
+	if info, err := os.Stat(dst); err == nil && info.IsDir() {
+		dst = filepath.Join(dst, filepath.Base(src))
+	}
+	return regular.Create(dst, from.Mode(), from)
 }
 
 func executorName(x work.Executor) string {

@@ -3,12 +3,10 @@ package filecopy
 import (
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/device"
+	"github.com/gantry-rdma/gantry/internal/regular"
 	"github.com/gantry-rdma/gantry/mem"
 )
 
@@ -19,9 +17,7 @@ const segmentBytes = 128 << 20
 
 // A source is the file that is copied: its first size bytes.
 type source struct {
-	name string
-	file *os.File
-	info fs.FileInfo
+	file *regular.File
 	size int64
 
 	device  *device.Device
@@ -33,55 +29,13 @@ type source struct {
 	staging *mem.Map // instead of a segment, where files cannot be mapped
 }
 
-// openSource opens a regular file. Anything else is refused before it is
-// opened, because opening a pipe waits for a writer.
+// openSource opens a regular file.
 func openSource(name string) (*source, error) {
-	info, err := os.Stat(name)
+	f, err := regular.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("the source: %w", err)
 	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("the source %s is %s: only a regular file can be copied", name, kind(info))
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("the source: %w", err)
-	}
-	s := &source{name: name, file: f}
-	if err := s.look(); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return s, nil
-}
-
-// look finds out how much there is to copy.
-func (s *source) look() (err error) {
-	if s.info, err = s.file.Stat(); err != nil {
-		return fmt.Errorf("the source: %w", err)
-	}
-	s.size = s.info.Size()
-	if s.size > 0 {
-		return nil
-	}
-	if n, _ := s.file.ReadAt(make([]byte, 1), 0); n > 0 {
-		return fmt.Errorf("the source %s says that it is empty, and is not: files that are made while they are read, as in /proc, cannot be copied", s.name)
-	}
-	return nil
-}
-
-// kind names what a file is, if not a regular file.
-func kind(info fs.FileInfo) string {
-	switch m := info.Mode(); {
-	case m.IsDir():
-		return "a directory"
-	case m&fs.ModeNamedPipe != 0:
-		return "a pipe"
-	case m&fs.ModeSocket != 0:
-		return "a socket"
-	case m&fs.ModeDevice != 0:
-		return "a device"
-	}
-	return "no regular file"
+	return &source{file: f, size: f.Size}, nil
 }
 
 // prepare gets ready for the tasks of w, which take two bufs each.
@@ -136,7 +90,7 @@ func (s *source) reach(off int64) error {
 		return nil
 	}
 	n := int(min(s.each, s.size-off))
-	m, err := newMap(s.device, func(m *mem.Map) error { return m.MapFile(s.file, off, n, false) })
+	m, err := newMap(s.device, func(m *mem.Map) error { return m.MapFile(s.file.File, off, n, false) })
 	if err != nil {
 		return err
 	}
@@ -166,29 +120,17 @@ func (s *source) release() (err error) {
 	return err
 }
 
-// whole says whether the bytes that were there at the start still are. Memory
-// behind the end of a file, on its last page, reads as zeros without a fault,
-// so a copy can go through and still be wrong.
+// whole says whether the bytes that were there at the start still are.
 func (s *source) whole() error {
-	info, err := s.file.Stat()
-	if err != nil {
+	if err := s.file.Whole(); err != nil {
 		return fmt.Errorf("the source: %w", err)
-	}
-	if info.Size() < s.size {
-		return fmt.Errorf("the source %s was truncated while it was copied: it had %d bytes, and has %d now", s.name, s.size, info.Size())
 	}
 	return nil
 }
 
 // explain says why bytes of the source could not be had.
 func (s *source) explain(err error) error {
-	switch short := s.whole(); {
-	case short != nil:
-		return short
-	case errors.Is(err, io.EOF):
-		return fmt.Errorf("the source %s has fewer than the %d bytes that it claims: files that are made while they are read, as in /sys, cannot be copied", s.name, s.size)
-	}
-	return fmt.Errorf("read the source %s: %w", s.name, err)
+	return fmt.Errorf("the source: %w", s.file.Explain(err))
 }
 
 func (s *source) close() error { return s.file.Close() }

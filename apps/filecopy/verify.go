@@ -5,13 +5,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+
+	"github.com/gantry-rdma/gantry/internal/regular"
 )
 
 // verifyBytes is how much is compared at a time.
 const verifyBytes = 1 << 20
 
 // verify reads both files again and compares them.
-func verify(ctx context.Context, s *source, t *target, progress func(done, total int64)) error {
+func verify(ctx context.Context, s *source, t *regular.New, progress func(done, total int64)) error {
 	a, b := make([]byte, min(verifyBytes, s.size)), make([]byte, min(verifyBytes, s.size))
 	for off := int64(0); off < s.size; {
 		if ctx.Err() != nil {
@@ -21,7 +23,7 @@ func verify(ctx context.Context, s *source, t *target, progress func(done, total
 		if _, err := s.file.ReadAt(a[:n], off); err != nil {
 			return s.explain(err)
 		}
-		if _, err := t.file.ReadAt(b[:n], off); err != nil {
+		if _, err := t.ReadAt(b[:n], off); err != nil {
 			return fmt.Errorf("read the copy again: %w", err)
 		}
 		if i := difference(a[:n], b[:n]); i >= 0 {
@@ -32,7 +34,7 @@ func verify(ctx context.Context, s *source, t *target, progress func(done, total
 			progress(off, s.size)
 		}
 	}
-	end, err := t.file.Seek(0, io.SeekEnd)
+	end, err := t.Seek(0, io.SeekEnd)
 	if err == nil && end != s.size {
 		err = fmt.Errorf("verify: the copy has %d bytes, and the source %d", end, s.size)
 	}

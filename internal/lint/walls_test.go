@@ -44,7 +44,8 @@ var may = map[string][]string{
 	"internal/probe":      {"internal/sys"},
 	"internal/lint":       {},
 	"cmd/gantry":          {"*"},
-	"apps/filecopy":       {"core", "device", "mem", "work", "dma"},
+	"apps/filecopy":       {"core", "device", "mem", "work", "dma", "internal/regular"},
+	"internal/regular":    {},
 	"samples":             {"core", "device", "mem", "work", "dma"},
 	"test/interop":        {"roce", "internal/pcapng"},
 }
