@@ -77,13 +77,14 @@ type Connection struct {
 	notices sync.Mutex // held while one is sent; guards mute
 	mute    bool       // nothing may be sent any more
 
-	mu      sync.Mutex // guards what follows
-	seats   []*seat
-	numbers [3]uint16            // identifier given last, by kind
-	offers  map[uint16]*Consumer // that the peer was told of
-	news    []consumerNews       // to be reported
-	reason  error                // why it is over
-	isCut   bool                 // the socket is closed, or will be when there is one
+	mu       sync.Mutex // guards what follows
+	seats    []*seat
+	watchers map[*core.Engine]int // how many seats each has watch the doorbell
+	numbers  [3]uint16            // identifier given last, by kind
+	offers   map[uint16]*Consumer // that the peer was told of
+	news     []consumerNews       // to be reported
+	reason   error                // why it is over
+	isCut    bool                 // the socket is closed, or will be when there is one
 }
 
 // Counters are what a connection has carried since it was made. Messages count
@@ -211,5 +212,5 @@ func (c *Connection) release() {
 }
 
 func newConnection(k *control) *Connection {
-	return &Connection{owner: k, offers: map[uint16]*Consumer{}}
+	return &Connection{owner: k, offers: map[uint16]*Consumer{}, watchers: map[*core.Engine]int{}}
 }

@@ -89,10 +89,7 @@ func (c *Connection) number(k kind) uint16 {
 func (s *seat) leave() {
 	s.open.Store(false)
 	c := s.conn
-	if s.watched {
-		_ = s.context.Unwatch(c.bell.FD()) // the descriptor is closed soon anyway
-		s.watched = false
-	}
+	s.unwatch()
 	c.mu.Lock()
 	if i := slices.Index(c.seats, s); i >= 0 {
 		c.seats = slices.Delete(c.seats, i, i+1)
@@ -112,6 +109,7 @@ func (s *seat) begin() { s.open.Store(true) }
 func (s *seat) end() {
 	s.open.Store(false)
 	s.armed = false
+	s.unwatch() // or a bell that rings for others would keep the engine awake
 }
 
 // notify wakes the context if it waits. Any goroutine; the caller holds
@@ -127,14 +125,40 @@ func (s *seat) notify() {
 // stand for. It reports false when the doorbell cannot be watched: then the
 // context must not block.
 func (s *seat) arm() (ok bool) {
-	if !s.watched {
-		if s.context.Watch(s.conn.bell.FD()) != nil {
-			return false
-		}
-		s.watched = true
+	if !s.watched && !s.watch() {
+		return false
 	}
 	s.armed = true
 	return true
+}
+
+// watch makes the engine watch the doorbell, which it may do already for
+// another seat.
+func (s *seat) watch() (ok bool) {
+	c, e := s.conn, s.context.Engine()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.watchers[e] == 0 && s.context.Watch(c.bell.FD()) != nil {
+		return false
+	}
+	c.watchers[e]++
+	s.watched = true
+	return true
+}
+
+// unwatch undoes watch.
+func (s *seat) unwatch() {
+	if !s.watched {
+		return
+	}
+	s.watched = false
+	c, e := s.conn, s.context.Engine()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.watchers[e]--; c.watchers[e] == 0 {
+		delete(c.watchers, e)
+		_ = s.context.Unwatch(c.bell.FD()) // silence may have done it
+	}
 }
 
 // patience is how often a seat may find that nobody rang before it looks at
