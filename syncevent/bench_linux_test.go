@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/gantry-rdma/gantry/internal/notify"
 )
 
 func init() {
@@ -52,7 +54,7 @@ func playLate(p *peer) error {
 		return err
 	}
 	for p.in.Scan() {
-		time.Sleep(pause)
+		notify.Nap(pause)
 		_ = e.Set(uint64(time.Now().UnixNano()))
 	}
 	return e.Destroy()

@@ -101,6 +101,9 @@ func TestWithoutARemotePublisherTheOtherSideCannotWrite(t *testing.T) {
 	want(t, "set by the owner", a.Set(5), nil)
 	want(t, "wait", i.Wait(soon(t), Equal, 5, all), nil)
 
+	if raceEnabled {
+		return // an atomic that faults inside the race detector ends the process
+	}
 	i.readOnly = false // as a bug of this package would
 	want(t, "set", i.Set(1), core.ErrIOFailed)
 	v, err := a.Get()
@@ -219,10 +222,9 @@ func TestAnExportEndsWithTheStopOfItsOwner(t *testing.T) {
 	r.waitFor(1, Equal, 1, all)
 	r.waitFor(2, Greater, 1, all)
 	r.progress()
-	r.get(3)
 	want(t, "stop", a.Stop(), nil)
-	r.run(3)
-	r.results("tasks", result{1, core.ErrConnectionReset, 0}, result{2, core.ErrConnectionReset, 0}, result{3, core.ErrConnectionReset, 0})
+	r.run(2)
+	r.results("tasks", result{1, core.ErrConnectionReset, 0}, result{2, core.ErrConnectionReset, 0})
 	want(t, "shut down", r.life.Shutdown(soon(t)), nil)
 	want(t, "start", r.life.Start(), core.ErrConnectionReset)
 	for range waits {
@@ -319,6 +321,9 @@ func TestAnExportedBufNeedsTheRights(t *testing.T) {
 
 // TestAValueThatIsTakenAwayFailsWhatNeedsIt truncates the file under it.
 func TestAValueThatIsTakenAwayFailsWhatNeedsIt(t *testing.T) {
+	if raceEnabled {
+		t.Skip("an atomic that faults inside the race detector ends the process")
+	}
 	d := openDevice(t)
 	f, err := os.OpenFile(filepath.Join(t.TempDir(), "value"), os.O_CREATE|os.O_RDWR, 0o600)
 	want(t, "file", err, nil)

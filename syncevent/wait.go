@@ -49,13 +49,15 @@ func (c Comparison) holds(v, mask, want uint64) bool {
 
 // How waits look at the value.
 const (
-	looks       = 64 // between two questions whether to go on
+	looks       = 64   // between two questions whether to go on
+	patience    = 4096 // looks before the CPU is offered to another process
 	shortestNap = 10 * time.Microsecond
 	longestNap  = 100 * time.Microsecond
 )
 
 // Wait returns when (value & mask) c want holds; it looks at the value all the
-// time. It is for waits of microseconds, on a CPU of its own: see WaitYield.
+// time, and gives its CPU away only now and then, to those that wait for it. It
+// is for waits of microseconds, on a CPU of its own: see WaitYield.
 //
 // It ends early with the cause of ctx when that is done, with core.ErrBadState
 // when the event is stopped, and with core.ErrConnectionReset when the owner of
@@ -107,6 +109,9 @@ func spin(n uint) (ask bool) {
 		return false
 	}
 	runtime.Gosched() // the publisher may wait for this CPU
+	if n%patience == 0 {
+		notify.Yield() // also if it is another process
+	}
 	return true
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -108,7 +109,7 @@ func TestStopEndsWaits(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- w.wait(e, soon(t), Equal, 1, all) }()
 		for e.calls.Load() == open { // until the call is inside
-			time.Sleep(0)
+			runtime.Gosched()
 		}
 		want(t, "stop", e.Stop(), nil)
 		want(t, w.name, <-ended, core.ErrBadState)

@@ -1,0 +1,5 @@
+//go:build !race
+
+package syncevent
+
+const raceEnabled = false
