@@ -18,7 +18,12 @@ import (
 	"github.com/gantry-rdma/gantry/work"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets a test start this binary as another process.
+func TestMain(m *testing.M) {
+	if !otherProcess() {
+		goleak.VerifyTestMain(m)
+	}
+}
 
 func TestSetUpCodes(t *testing.T) {
 	r := newRig(t, nil, 1, 4096)

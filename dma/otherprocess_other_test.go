@@ -1,0 +1,5 @@
+//go:build !linux
+
+package dma
+
+func otherProcess() bool { return false }
