@@ -275,3 +275,31 @@ func TestAKilledImporterLeavesNothingWithTheOwner(t *testing.T) {
 		t.Errorf("%d files are left", len(files))
 	}
 }
+
+// BenchmarkRoundTripImported is BenchmarkRoundTrip with a source of another
+// process.
+func BenchmarkRoundTripImported(b *testing.B) {
+	for _, size := range []int{64, 64 << 10} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			names(b)
+			r := newRig(b, nil, 1, size)
+			r.want("configure", r.dma.ConfigureMemcpy(freeTask, freeTask, 1), nil)
+			r.want("start", r.dma.Start(), nil)
+			_, e := r.owner(size, mem.PCIReadOnly)
+			m := r.importMap(e)
+			src, dst := r.at(m, e.base, size, true), r.dst(0, size, 1)
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			for b.Loop() {
+				t, _ := r.dma.AllocMemcpy(src, dst)
+				_ = t.Submit()
+				for r.dma.Inflight() > 0 {
+					r.engine.Progress()
+				}
+				_ = dst.ResetDataLen()
+			}
+			r.want("release", release(src, dst), nil)
+			r.want("destroy", m.Destroy(), nil)
+		})
+	}
+}

@@ -28,7 +28,7 @@ func runtimeDir(t testing.TB) string {
 		if n := entries(dir); n != 0 {
 			t.Errorf("%d files of names are left", n)
 		}
-		if n := entries("/proc/self/fd"); n > descriptors+2 {
+		if n := entries("/proc/self/fd"); n > descriptors {
 			t.Errorf("%d descriptors are open, %d were before", n, descriptors)
 		}
 		if n := sharedMappings(t); n != maps {

@@ -87,7 +87,7 @@ func (b *blob) open(export []byte, card device.Address) (*Map, error) {
 	if card != b.card {
 		return nil, fmt.Errorf("for card %s, and the device is of card %s: %w", b.card, card, errOtherCard)
 	}
-	c, fd, err := b.ask(export)
+	c, fd, err := b.ask(export, time.Now().Add(answerWithin))
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +109,7 @@ func (b *blob) open(export []byte, card device.Address) (*Map, error) {
 }
 
 // ask gets the descriptor from the owner.
-func (b *blob) ask(export []byte) (*ipc.Conn, int, error) {
-	until := time.Now().Add(answerWithin)
+func (b *blob) ask(export []byte, until time.Time) (*ipc.Conn, int, error) {
 	ctx, cancel := context.WithDeadline(context.Background(), until)
 	defer cancel()
 	c, err := ipc.Dial(ctx, rendezvousName(b.rendezvous))

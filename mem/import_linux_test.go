@@ -192,7 +192,7 @@ func TestAnotherCardIsRefusedByBothSides(t *testing.T) {
 		t.Fatal(wrong)
 	}
 	b.card = cardOf(other)
-	if _, _, err := b.ask(blob); err != errOtherCard {
+	if _, _, err := b.ask(blob, time.Now().Add(time.Minute)); err != errOtherCard {
 		t.Errorf("the owner says %v, want %v", err, errOtherCard)
 	}
 	closed, err := device.OpenPCI(otherHost, nil)
@@ -322,11 +322,18 @@ func TestAHostileOwnerIsRefused(t *testing.T) {
 	}
 }
 
-func TestImportStatusOfASlowOwner(t *testing.T) {
-	for _, err := range []error{context.DeadlineExceeded, os.ErrDeadlineExceeded} {
-		if s := importStatus(err); s != core.ErrDriver {
-			t.Errorf("%v is %v", err, s)
-		}
+func TestAnOwnerThatDoesNotAnswer(t *testing.T) {
+	runtimeDir(t)
+	b := &blob{access: PCIReadOnly, n: 1}
+	l, err := ipc.Listen(rendezvousName(b.rendezvous))
+	must(t, err)
+	defer l.Close()
+	_, _, err = b.ask(b.bytes(), time.Now().Add(10*time.Millisecond))
+	if s := importStatus(err); s != core.ErrDriver {
+		t.Errorf("got %v (%v), want %v", s, err, core.ErrDriver)
+	}
+	if s := importStatus(context.DeadlineExceeded); s != core.ErrDriver {
+		t.Errorf("an owner whose queue is full: %v", s)
 	}
 }
 
@@ -389,4 +396,18 @@ func FuzzParseBlob(f *testing.F) {
 			}
 		}
 	})
+}
+
+// BenchmarkImport is an import of 4096 bytes and its end.
+func BenchmarkImport(b *testing.B) {
+	runtimeDir(b)
+	d := openCard(b, dpuSide)
+	m := shareable(b, d, 4096, PCIReadOnly)
+	blob := exportOf(b, m, d)
+	for b.Loop() {
+		i, err := Import(0, nil, blob, d)
+		must(b, err)
+		must(b, i.Destroy())
+	}
+	must(b, m.Destroy())
 }

@@ -20,7 +20,9 @@ import (
 // memory that is sealed against it.
 //
 // Who made the memory can still give pages of it back to the system. They come
-// back as zeroes, if there is memory: so copies must go through [Copy].
+// back as zeroes. Huge pages may not: touching them is a fault if the system has
+// no others. So copies must go through [Copy], and memory in huge pages, of which
+// Huge tells, must not be touched in any other way.
 func ImportPages(fd, n int, writable bool) (*Pages, error) {
 	p := &Pages{fd: fd}
 	if err := p.importFrom(n, writable); err != nil {
@@ -42,7 +44,7 @@ func (p *Pages) importFrom(n int, writable bool) error {
 	if seals&want != want {
 		return fmt.Errorf("seals %#x, want %#x: %w", seals, want, ErrNotSealed)
 	}
-	size, has, err := sizes(p.fd, n)
+	size, has, err := p.sizes(n)
 	if err != nil {
 		return err
 	}
@@ -59,18 +61,18 @@ func (p *Pages) importFrom(n int, writable bool) error {
 
 // sizes returns how many bytes have to be mapped for n of them, and how many
 // there are. Huge pages can only be unmapped as a whole.
-func sizes(fd, n int) (size int, has int64, err error) {
+func (p *Pages) sizes(n int) (size int, has int64, err error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := unix.Fstat(p.fd, &st); err != nil {
 		return 0, 0, failed("fstat", n, err)
 	}
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err != nil {
+	if err := unix.Fstatfs(p.fd, &fs); err != nil {
 		return 0, 0, failed("fstatfs", n, err)
 	}
 	page := os.Getpagesize()
 	if int64(fs.Type) == unix.HUGETLBFS_MAGIC {
-		page = int(fs.Bsize)
+		page, p.huge = int(fs.Bsize), true
 	}
 	size, ok := roundUp(n, page)
 	if !ok {

@@ -50,6 +50,9 @@ func TestImportedPagesAreTheSameMemory(t *testing.T) {
 		if p.Bytes()[4999] != 7 || own.Bytes()[0] != 8 || len(p.Bytes()) != 5000 {
 			t.Error("the two do not share")
 		}
+		if p.Huge() != own.Huge() {
+			t.Errorf("huge pages: %v, the owner's: %v", p.Huge(), own.Huge())
+		}
 		if err := p.Free(); err != nil || isOpen(fd) {
 			t.Errorf("free: %v, descriptor open: %v", err, isOpen(fd))
 		}
