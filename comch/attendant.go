@@ -80,7 +80,7 @@ func (c *Connection) bye() {
 		c.advance(phaseClosing, nil)
 		c.retireAll()
 		_ = c.tell(&notice{kind: noticeBye})
-		_ = c.socket.SetDeadline(time.Now().Add(handshakeTime)) // for the answer
+		_ = c.socket.SetDeadline(time.Now().Add(c.owner.answerTime)) // for the answer
 	})
 }
 

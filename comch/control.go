@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/device"
@@ -20,6 +21,7 @@ type control struct {
 	onMessage     func(*Connection, []byte)
 	onNew, onGone func(*Connection, uint16)
 	maxMessage    int
+	answerTime    time.Duration // how long a peer may take to answer
 	recvQueue     int
 	tenants       atomic.Int32 // producers and consumers of all connections
 	workers       atomic.Int32 // goroutines that run for this context
@@ -44,7 +46,7 @@ func (k *control) init(dev *device.Device, s side, label string) error {
 		return fmt.Errorf("comch: %w", err)
 	}
 	k.device, k.side = dev, s
-	k.maxMessage, k.recvQueue = defaultMessage, defaultRecvQueue
+	k.maxMessage, k.recvQueue, k.answerTime = defaultMessage, defaultRecvQueue, answerTime
 	k.Init(backend{k}, label)
 	k.sends.Init(&k.Context, label+" send")
 	return nil

@@ -28,8 +28,9 @@ const (
 	helloLen     = 32
 )
 
-// handshakeTime is how long a peer may take for the handshake.
-const handshakeTime = 5 * time.Second
+// answerTime is how long a peer may take for the handshake, and for the answer
+// to a goodbye.
+const answerTime = 5 * time.Second
 
 // A hello is a message of the handshake:
 //
@@ -227,7 +228,7 @@ func (c *Connection) shake(s socket, f func(socket) error) error {
 	c.mu.Unlock()
 	err := error(core.ErrConnectionAborted)
 	if !cut {
-		_ = s.SetDeadline(time.Now().Add(handshakeTime))
+		_ = s.SetDeadline(time.Now().Add(c.owner.answerTime))
 		err = f(s)
 	}
 	if err == nil {

@@ -1,4 +1,73 @@
 package comch
 
-// play is what the test binary does when it is started as the other process.
-func play(role string) int { return 0 }
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/gantry-rdma/gantry/core"
+)
+
+// play is what the test binary does when it is started as the other process:
+// it connects as the role says, sends five messages, says so on its standard
+// output, and then does nothing until it is killed.
+func play(role string) int {
+	defer os.Exit(1) // when something is not as wanted, which ends the goroutine
+	r := newRig(&testing.B{})
+	var e *end
+	switch role {
+	case "server":
+		s := r.server(r.engine(), os.Getenv("COMCH_TEST_NAME"), 8)
+		r.want("start", s.Start(), nil)
+		fmt.Println("started")
+		r.until("connected", func() bool { return s.link != nil })
+		e = &s.end
+	case "client":
+		c := r.client(r.engine(), os.Getenv("COMCH_TEST_NAME"), 8)
+		r.want("queue", c.SetRecvQueue(2), nil)
+		c.begin()
+		r.until("connected", func() bool { return c.State() == core.Running })
+		e = &c.end
+	}
+	for n := range 5 {
+		r.want("send", e.send(fmt.Sprint(n)), nil)
+	}
+	fmt.Println("ready")
+	select {}
+}
+
+// A process is the test binary in a role.
+type process struct {
+	*rig
+	cmd  *exec.Cmd
+	said *bufio.Scanner
+}
+
+func (r *rig) process(role, name string) *process {
+	r.Helper()
+	p := &process{rig: r, cmd: exec.Command(os.Args[0])}
+	p.cmd.Env = append(os.Environ(), "COMCH_TEST_ROLE="+role, "COMCH_TEST_NAME="+name)
+	p.cmd.Stderr = os.Stderr
+	out, err := p.cmd.StdoutPipe()
+	r.want("pipe", err, nil)
+	r.want("start a process", p.cmd.Start(), nil)
+	p.said = bufio.NewScanner(out)
+	r.Cleanup(p.kill)
+	return p
+}
+
+// says waits until the process says a line.
+func (p *process) says(line string) {
+	p.Helper()
+	if !p.said.Scan() || p.said.Text() != line {
+		p.Fatalf("the other process said %q: %v, want %q", p.said.Text(), p.said.Err(), line)
+	}
+}
+
+// kill kills the process, and waits until it is gone.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // harmless when it is gone
+	_ = p.cmd.Wait()
+}

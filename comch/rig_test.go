@@ -18,6 +18,7 @@ type rig struct {
 	dpu, host *device.Device
 	rep       *device.Representor
 	engines   []*core.Engine
+	held      int // descriptors of memory that the test has made
 }
 
 func newRig(t testing.TB) *rig {
