@@ -145,7 +145,7 @@ func (i *ID) call(p *ConnParam) (*conn.Call, error) {
 	switch {
 	case !p.PathMTU.Valid() || p.PathMTU > port.ActiveMTU:
 		return nil, invalid("path MTU %v: the port has %v", p.PathMTU, port.ActiveMTU)
-	case i.space == TCP && len(p.PrivateData) > mad.ReqPrivate.Len()-mad.CMALen,
+	case i.space != UDP && len(p.PrivateData) > mad.ReqPrivate.Len()-mad.CMALen,
 		len(p.PrivateData) > mad.SidrReqPrivate.Len()-mad.CMALen:
 		return nil, invalid("%d bytes of private data", len(p.PrivateData))
 	}
@@ -237,7 +237,7 @@ func (i *ID) ready(rnrRetry uint8) error {
 // fail takes the queue pair of a connection to ERR. The caller holds the lock of
 // the agent.
 func (i *ID) fail() {
-	if i.qp != nil && i.space == TCP && i.qp.State() != verbs.StateReset {
+	if i.qp != nil && i.space != UDP && i.qp.State() != verbs.StateReset {
 		_ = i.qp.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState) // every state allows it; it may be destroyed
 	}
 }

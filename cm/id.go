@@ -18,6 +18,9 @@ type PortSpace uint16
 const (
 	TCP PortSpace = 0x0106 // connections: queue pairs of type RC and UC
 	UDP PortSpace = 0x0111 // datagrams: queue pairs of type UD
+	// IB is for connections as well. The kernel knows queue pairs of type UC here
+	// alone: those of its TCP are of type RC.
+	IB PortSpace = 0x013f
 )
 
 // A phase is what an ID has come to.
@@ -62,8 +65,8 @@ type ID struct {
 // NewID makes an ID whose events go to c. The user value comes back with
 // [ID.User].
 func (c *Channel) NewID(space PortSpace, user any) (*ID, error) {
-	if space != TCP && space != UDP {
-		return nil, invalid("port space %#x, want TCP or UDP", uint16(space))
+	if space != TCP && space != UDP && space != IB {
+		return nil, invalid("port space %#x, want TCP, UDP or IB", uint16(space))
 	}
 	c.a.mu.Lock()
 	defer c.a.mu.Unlock()

@@ -126,7 +126,7 @@ func (y *party) expect(kind cm.EventType, n int) {
 	y.x.t.Helper()
 	for range n {
 		if e := y.next(); e.Type != kind {
-			y.x.t.Fatalf("event %v (%v, %v), want %v", e.Type, e.Reason, e.Err, kind)
+			y.x.t.Fatalf("event %v (%v, %v), want %v; the guest: %s", e.Type, e.Reason, e.Err, kind, y.end.peer.Output())
 		}
 	}
 }

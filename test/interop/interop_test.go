@@ -24,6 +24,8 @@ func TestGantryAndTheKernelUnderstandEachOther(t *testing.T) {
 			r.waitRows(t)
 			r.errorRows(t)
 			r.cmRows(t)
+			r.connRows(t)
+			r.udaddyRows(t)
 			r.rpingRows(t)
 		})
 	}

@@ -32,7 +32,7 @@ const tap = "guest0"
 
 // limit is how long a row may take. A guest that is emulated can stand still
 // for a second, and so can the process of this machine.
-const limit = 90 * time.Second
+const limit = 3 * time.Minute
 
 // A rig is a guest with its cable.
 type rig struct {

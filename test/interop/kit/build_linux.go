@@ -44,6 +44,9 @@ var modules = []string{"virtio_pci", "virtio_console", "virtio_net", "crc32_gene
 var programs = []string{"ip", "rdma", "ibv_devinfo", "ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong",
 	"ibv_srq_pingpong", "rping", "ucmatose", "udaddy"}
 
+// compiled are those of the guest whose source is in the guest's folder.
+var compiled = []string{"qp", "conn"}
+
 // Build makes the image for one of Kernels. What it downloaded it keeps, so
 // that only the first call takes long and needs a network. source is the folder
 // of the interop tests.
@@ -135,8 +138,8 @@ func (i *Image) pack(ctx context.Context, source, cache string) (err error) {
 	return os.Rename(file.Name(), i.initrd)
 }
 
-// addPrograms puts in the guest's own program, the one for queue pairs, and
-// those of the packages with their libraries.
+// addPrograms puts in the guest's own programs, and those of the packages with
+// their libraries.
 func (i *Image) addPrograms(ctx context.Context, a *archive, source, tmp string) error {
 	for _, d := range []string{"proc", "sys", "dev", "tmp", "etc"} {
 		a.dir(d)
@@ -146,12 +149,13 @@ func (i *Image) addPrograms(ctx context.Context, a *archive, source, tmp string)
 	}
 	a.copy("init", filepath.Join(tmp, "init"))
 	l := linker{tools: i.tools, archive: a, have: map[string]bool{}}
-	qp := filepath.Join(tmp, "qp")
-	if err := i.compile(ctx, filepath.Join(source, "guest", "qp", "qp.c"), qp); err != nil {
-		return err
-	}
-	if err := l.add("bin/qp", qp); err != nil {
-		return err
+	for _, name := range compiled {
+		if err := i.compile(ctx, filepath.Join(source, "guest", name, name+".c"), filepath.Join(tmp, name)); err != nil {
+			return err
+		}
+		if err := l.add("bin/"+name, filepath.Join(tmp, name)); err != nil {
+			return err
+		}
 	}
 	for _, p := range programs {
 		from, err := i.tools.program(p)
@@ -176,17 +180,21 @@ func goBuild(ctx context.Context, source, to string) error {
 	return nil
 }
 
-// compile compiles a program against the libibverbs that was unpacked.
+// compile compiles a program against the libraries that were unpacked.
 func (i *Image) compile(ctx context.Context, source, to string) error {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		return fmt.Errorf("there is no gcc: %w", ErrCannot)
 	}
-	lib, err := i.tools.library("libibverbs.so.1")
-	if err != nil {
-		return err
+	args := []string{"-O2", "-Wall", "-Wextra", "-I", filepath.Join(i.tools[0], "usr/include"), "-o", to, source,
+		"-Wl,--allow-shlib-undefined", "-Wl,--as-needed"}
+	for _, name := range []string{"libibverbs.so.1", "librdmacm.so.1"} {
+		lib, err := i.tools.library(name)
+		if err != nil {
+			return err
+		}
+		args = append(args, lib)
 	}
-	_, err = run(ctx, "", "gcc", "-O2", "-Wall", "-Wextra", "-I", filepath.Join(i.tools[0], "usr/include"), "-o", to, source, lib,
-		"-Wl,--allow-shlib-undefined")
+	_, err := run(ctx, "", "gcc", args...)
 	return err
 }
 

@@ -18,7 +18,7 @@ var ErrCannot = errors.New("this machine cannot have a peer")
 
 // packages are what tools and the guest's programs are in; what these depend on
 // comes with them unless it is installed.
-var packages = []string{"ibverbs-utils", "ibverbs-providers", "libibverbs-dev", "rdmacm-utils", "iproute2", "xz-utils"}
+var packages = []string{"ibverbs-utils", "ibverbs-providers", "libibverbs-dev", "librdmacm-dev", "rdmacm-utils", "iproute2", "xz-utils"}
 
 // qemuPackage has the emulator. A machine may have it already.
 const qemuPackage = "qemu-system-x86"
