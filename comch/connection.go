@@ -90,8 +90,10 @@ type Connection struct {
 // Counters are what a connection has carried since it was made. Messages count
 // when they are in the peer's queue, or delivered to the message function.
 type Counters struct {
-	SentMessages, SentBytes uint64
-	RecvMessages, RecvBytes uint64
+	SentMessages uint64 // to the peer
+	SentBytes    uint64 // in these
+	RecvMessages uint64 // from the peer
+	RecvBytes    uint64 // in these
 }
 
 // Server returns the server of a connection to a client, else nil. Any

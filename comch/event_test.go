@@ -157,6 +157,7 @@ func TestNothingIsLostOnASlowReceiver(t *testing.T) {
 func TestSendAndReceiveAllocateNothing(t *testing.T) {
 	r := newRig(t)
 	s, c := r.pair(1, 4)
+	defer func() { c.shut(); s.shut() }()
 	for _, k := range []*control{&s.control, &c.control} {
 		k.onMessage = func(*Connection, []byte) {}
 	}
@@ -172,13 +173,12 @@ func TestSendAndReceiveAllocateNothing(t *testing.T) {
 		for e.Progress() {
 		}
 	})
-	c.shut()
-	s.shut()
 }
 
 func TestBlockingAllocatesNothing(t *testing.T) {
 	r := newRig(t)
 	s, c := r.pair(2, 4)
+	defer func() { c.shut(); s.shut() }()
 	for _, k := range []*control{&s.control, &c.control} {
 		k.onMessage = func(*Connection, []byte) {}
 	}
@@ -197,6 +197,4 @@ func TestBlockingAllocatesNothing(t *testing.T) {
 			t.Fatal("nothing came")
 		}
 	})
-	c.shut()
-	s.shut()
 }

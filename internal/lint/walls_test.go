@@ -18,6 +18,7 @@ var may = map[string][]string{
 	"mem":            {"core", "device", "internal/ipc", "internal/sys"},
 	"work":           {"internal/ring"},
 	"dma":            {"core", "device", "mem", "work", "internal/ring", "internal/sys"},
+	"comch":          {"core", "device", "mem", "internal/ipc", "internal/shmq", "internal/sys"},
 	"syncevent":      {"core", "device", "mem", "internal/notify", "internal/sys"},
 	"roce":           {},
 	"internal/mad":   {},
