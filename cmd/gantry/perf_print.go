@@ -69,7 +69,7 @@ func (p *perfFlags) report(c *console, d *perfDocument) error {
 	return nil
 }
 
-func writeDocument(path string, d *perfDocument) error {
+func writeDocument(path string, d any) error {
 	text, err := json.MarshalIndent(d, "", "  ")
 	if err == nil {
 		err = os.WriteFile(path, append(text, '\n'), 0o644)

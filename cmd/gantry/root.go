@@ -52,6 +52,7 @@ line is wrong. Results go to standard output, everything else to standard error.
 		doctorCommand(c),
 		sampleCommand(c),
 		copyCommand(c),
+		dmaCopyCommand(c),
 		perfCommand(c),
 		pingpongCommand(c),
 		rpingCommand(c),
