@@ -7,8 +7,13 @@ type Sender struct {
 	slots   int
 	memory  uint64 // bytes that the receiver's memory has
 	next    uint64 // receives claimed
+	seen    uint64 // receives read, at most batch ahead of next
+	ahead   [batch]Receive
 	arrived uint64 // arrivals published
 }
+
+// batch is how many receives are read at a time.
+const batch = 8
 
 // A Receive is room that the receiver offers: Length bytes from Off on, inside
 // of its memory.
@@ -27,30 +32,54 @@ func NewSender(mem []byte, n int, memory uint64) (*Sender, error) {
 
 // Credit reports whether Peek has something, be it a violation.
 func (s *Sender) Credit() bool {
-	return s.posts[(s.next&s.mask)*postWords].Load() != s.stale(s.next)
+	return s.next != s.seen || s.posts[(s.next&s.mask)*postWords].Load() != s.stale(s.next)
 }
 
 // Peek returns the receive that is next, and whether there is one. It stays
 // next until Claim.
 func (s *Sender) Peek() (r Receive, ok bool, err error) {
-	entry := s.posts[(s.next&s.mask)*postWords:][:postWords]
-	seq := entry[0].Load()
-	if seq == s.stale(s.next) || s.broken != nil {
+	if s.next == s.seen && !s.read() {
 		return r, false, s.broken
 	}
-	off, w := entry[1].Load(), entry[2].Load()
+	return s.ahead[s.next%batch], true, nil
+}
+
+// read takes over the receives that are posted, a few at a time: each look
+// takes cache lines away from the receiver, which is about to write there. It
+// reports whether there was one.
+func (s *Sender) read() bool {
+	for range batch {
+		at := s.seen
+		entry := s.posts[(at&s.mask)*postWords:][:postWords]
+		seq := entry[0].Load()
+		if seq == s.stale(at) || s.broken != nil {
+			break
+		}
+		r, err := s.check(at, seq, entry[1].Load(), entry[2].Load())
+		if err != nil {
+			if at == s.next {
+				s.broken = err // else it is found when it is next
+			}
+			break
+		}
+		s.ahead[at%batch] = r
+		s.seen++
+	}
+	return s.next != s.seen
+}
+
+// check returns what an entry at a position says, if that is possible.
+func (s *Sender) check(at, seq, off, w uint64) (Receive, error) {
 	slot, n := w>>32, w&0xffffffff
 	switch {
-	case seq != s.next+1:
-		s.broken = violation("receive %d where %d is next", seq-1, s.next)
+	case seq != at+1:
+		return Receive{}, violation("receive %d where %d is next", seq-1, at)
 	case off > s.memory || n > s.memory-off || n > MaxLength:
-		s.broken = violation("a receive of %d bytes at %d, in memory of %d", n, off, s.memory)
+		return Receive{}, violation("a receive of %d bytes at %d, in memory of %d", n, off, s.memory)
 	case slot >= uint64(s.slots):
-		s.broken = violation("a receive in slot %d of %d", slot, s.slots)
-	default:
-		return Receive{Off: off, Length: int(n), Slot: int(slot)}, true, nil
+		return Receive{}, violation("a receive in slot %d of %d", slot, s.slots)
 	}
-	return r, false, s.broken
+	return Receive{Off: off, Length: int(n), Slot: int(slot)}, nil
 }
 
 // Claim takes the receive that Peek returned.
