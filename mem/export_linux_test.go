@@ -229,7 +229,7 @@ func TestARightThatWasSharedIsFinal(t *testing.T) {
 		must(t, m.Stop())
 		must(t, m.SetAccess(then))
 		must(t, m.Start())
-		if _, err := m.ExportPCI(d); core.StatusOf(err) != core.ErrNotPermitted {
+		if _, err := m.ExportPCI(d); core.StatusOf(err) != core.ErrNotPermitted || !strings.Contains(err.Error(), "final") {
 			t.Errorf("%s after %s: %v", then, first, err)
 		}
 		must(t, m.Stop())

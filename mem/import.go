@@ -15,6 +15,7 @@ import (
 )
 
 var (
+	errEnded     = errors.New("its owner has ended all its exports, or has ended, or meets others elsewhere (both need one GANTRY_RUNTIME_DIR)")
 	errRefused   = errors.New("its owner does not have it any more, or never had")
 	errOtherCard = errors.New("it was exported for another card")
 )
@@ -113,6 +114,9 @@ func (b *blob) ask(export []byte, until time.Time) (*ipc.Conn, int, error) {
 	ctx, cancel := context.WithDeadline(context.Background(), until)
 	defer cancel()
 	c, err := ipc.Dial(ctx, rendezvousName(b.rendezvous))
+	if errors.Is(err, ipc.ErrNobody) {
+		return nil, -1, errEnded
+	}
 	if err != nil {
 		return nil, -1, err
 	}
@@ -150,7 +154,7 @@ func answerFrom(c *ipc.Conn) (fd int, err error) {
 
 // refusals are the errors of Import that no other try makes better.
 var refusals = []error{
-	errRefused, errOtherCard, ipc.ErrNobody, ipc.ErrStranger, ipc.ErrGone, ipc.ErrMessage, io.EOF,
+	errEnded, errRefused, errOtherCard, ipc.ErrStranger, ipc.ErrGone, ipc.ErrMessage, io.EOF,
 	sys.ErrNotSealed, sys.ErrTooSmall,
 }
 

@@ -249,7 +249,11 @@ func TestTheOwnerSurvivesHostileGuests(t *testing.T) {
 	}
 	i, err := Import(0, nil, blob, d)
 	must(t, err)
-	must(t, m.Destroy()) // does not wait for the silent one
+	start := time.Now()
+	must(t, m.Destroy())
+	if took := time.Since(start); took > answerWithin/2 {
+		t.Errorf("Destroy waited %v for a guest that says nothing", took)
+	}
 	waitRevoked(t, i)
 	must(t, i.Destroy())
 }
@@ -317,7 +321,7 @@ func TestAHostileOwnerIsRefused(t *testing.T) {
 			}
 		})
 	}
-	if !strings.Contains(second(Import(0, nil, (&blob{access: PCIReadOnly, n: 1, card: cardOf(d)}).bytes(), d)).Error(), "nobody") {
+	if !strings.Contains(second(Import(0, nil, (&blob{access: PCIReadOnly, n: 1, card: cardOf(d)}).bytes(), d)).Error(), "GANTRY_RUNTIME_DIR") {
 		t.Error("the error of a dead owner does not say so")
 	}
 }
@@ -370,6 +374,62 @@ func TestManyImportsComeAndGo(t *testing.T) {
 	for _, i := range all {
 		waitRevoked(t, i)
 		must(t, i.Destroy())
+	}
+}
+
+// TestImportsBesideStops is for the race detector, and for what hangs.
+func TestImportsBesideStops(t *testing.T) {
+	runtimeDir(t)
+	d := openCard(t, dpuSide)
+	m := shareable(t, d, 4096, PCIReadOnly)
+	for range 20 {
+		blob := exportOf(t, m, d)
+		results := make(chan error)
+		const workers = 3
+		for range workers {
+			go func() {
+				for {
+					i, err := Import(0, nil, blob, d)
+					if err != nil {
+						results <- err
+						return
+					}
+					_ = i.Destroy()
+				}
+			}()
+		}
+		must(t, m.Stop())
+		for range workers {
+			if err := <-results; core.StatusOf(err) != core.ErrNotPermitted {
+				t.Errorf("got %v, want %v", err, core.ErrNotPermitted)
+			}
+		}
+		must(t, m.Start())
+	}
+}
+
+// TestStopWaitsForThoseWhoUseTheDescriptor: Destroy closes it right after.
+func TestStopWaitsForThoseWhoUseTheDescriptor(t *testing.T) {
+	runtimeDir(t)
+	d := openCard(t, dpuSide)
+	m := shareable(t, d, 4096, PCIReadOnly)
+	exportOf(t, m, d)
+	e := m.exports[0]
+	e.guests.Add(1) // one that is just sending the descriptor
+	stopped := make(chan error, 1)
+	go func() { stopped <- m.Stop() }()
+	for gone := false; !gone; {
+		exported.mu.Lock()
+		gone = exported.at == nil
+		exported.mu.Unlock()
+		runtime.Gosched()
+	}
+	select {
+	case <-stopped:
+		t.Error("Stop returned while the descriptor was in use")
+	case <-time.After(20 * time.Millisecond):
+		e.guests.Done()
+		must(t, <-stopped)
 	}
 }
 
