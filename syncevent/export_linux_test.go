@@ -5,7 +5,9 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -355,6 +357,39 @@ func TestAValueThatIsTakenAwayFailsWhatNeedsIt(t *testing.T) {
 	want(t, "wait", e.WaitYield(soon(t), Equal, 2, all), core.ErrIOFailed)
 	r.progress()
 	r.results("tasks", result{1, core.ErrIOFailed, 1})
+}
+
+// TestDestroyWaitsForCallsInTheMiddle gives the memory back while others work
+// on the value: no call may reach it any more.
+func TestDestroyWaitsForCallsInTheMiddle(t *testing.T) {
+	runtimeDir(t)
+	d := openDevice(t)
+	for range 50 {
+		e := newShared(t, d, true)
+		want(t, "start", e.Start(), nil)
+		var wg sync.WaitGroup
+		var busy atomic.Int32
+		for _, call := range []func() error{
+			func() error { _, err := e.Add(1); return err },
+			func() error { return e.Wait(soon(t), Equal, all, all) },
+			func() error { return e.WaitYield(soon(t), Equal, all, all) },
+		} {
+			wg.Go(func() {
+				var err error
+				for busy.Add(1); err == nil; {
+					err = call()
+				}
+				if err != error(core.ErrBadState) {
+					t.Errorf("got %v, want %v", err, core.ErrBadState)
+				}
+			})
+		}
+		for busy.Load() < 3 {
+			runtime.Gosched()
+		}
+		want(t, "destroy", e.Destroy(), nil)
+		wg.Wait()
+	}
 }
 
 // TestExportsAndImportsLeakNothing counts descriptors and mappings.

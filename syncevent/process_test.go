@@ -69,7 +69,7 @@ func startProcess(t testing.TB, role string, env ...string) *process {
 	exe, err := os.Executable()
 	want(t, "executable", err, nil)
 	p := &process{TB: t, cmd: exec.Command(exe, "-test.run=none")}
-	p.cmd.Env = append(append(os.Environ(), roleVariable+"="+role), env...)
+	p.cmd.Env = append(append(os.Environ(), roleVariable+"="+role, "GORACE=atexit_sleep_ms=0"), env...)
 	p.cmd.Stderr = os.Stderr
 	p.in, err = p.cmd.StdinPipe()
 	want(t, "stdin", err, nil)

@@ -206,6 +206,20 @@ func TestABlockedEngineWakesForACall(t *testing.T) {
 	}
 }
 
+// TestARequestSeesWhatCameBefore changes the value between the last Progress and
+// the request, when nobody is to be woken yet.
+func TestARequestSeesWhatCameBefore(t *testing.T) {
+	r := newRig(t, newEvent(t, openDevice(t)))
+	r.waitFor(1, Equal, 1, all)
+	r.progress()
+	want(t, "set", r.Set(1), nil)
+	want(t, "request", r.engine.RequestNotification(), nil)
+	want(t, "wait", r.engine.Wait(soon(t)), nil)
+	want(t, "clear", r.engine.ClearNotification(), nil)
+	r.progress()
+	r.results("woken", result{1, ok, 1})
+}
+
 // TestABlockedEngineSeesWhatNobodyTellsItOf changes the value at its address.
 func TestABlockedEngineSeesWhatNobodyTellsItOf(t *testing.T) {
 	var v atomic.Uint64

@@ -89,34 +89,3 @@ func TestConcurrentAddsLoseNothingAndSeeEachValueOnce(t *testing.T) {
 		}
 	}
 }
-
-// TestStopWaitsForCallsInTheMiddle hammers an event that is stopped and
-// started: no call may reach a value that was given back, which would be a
-// fault or a race, and no code but the two may come.
-func TestStopWaitsForCallsInTheMiddle(t *testing.T) {
-	e := newEvent(t, openDevice(t))
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	for range 3 {
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if _, err := e.Add(1); err != nil && err != error(core.ErrBadState) {
-					t.Errorf("got %v, want nil or bad state", err)
-					return
-				}
-			}
-		})
-	}
-	for range 200 {
-		want(t, "start", e.Start(), nil)
-		want(t, "stop", e.Stop(), nil)
-	}
-	want(t, "destroy", e.Destroy(), nil)
-	close(stop)
-	wg.Wait()
-}

@@ -112,6 +112,7 @@ func TestStopEndsWaits(t *testing.T) {
 			runtime.Gosched()
 		}
 		want(t, "stop", e.Stop(), nil)
+		equal(t, "calls that are not out", e.calls.Load(), 0)
 		want(t, w.name, <-ended, core.ErrBadState)
 	}
 	want(t, "destroy", e.Destroy(), nil)
