@@ -24,7 +24,7 @@ the method.`,
 	cmd.AddCommand(
 		benchPECommand(c),
 		benchDMACommand(c),
-		benchUDPCommand(c),
+		benchUDPCommand(c), benchComchCommand(c),
 		benchRCCommand(c),
 	)
 	return group(cmd)

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(peerVariable) != "" {
+	if os.Getenv(peerVariable) != "" || os.Getenv(comchVariable) != "" {
 		os.Exit(bePeer())
 	}
 	goleak.VerifyTestMain(m)
