@@ -44,6 +44,7 @@ func (a *Agent) receiveSIDR(from netip.Addr, m *mad.MAD, now Instant) {
 		a.counters.Duplicate[mad.SIDRREQ-mad.REQ]++
 		if c.state == SidrAnswered {
 			c.again()
+			a.timers.set(c, now+sidrMemory)
 		}
 		return
 	}
@@ -73,11 +74,13 @@ func (a *Agent) receiveSIDR(from netip.Addr, m *mad.MAD, now Instant) {
 	c.tell(Event{Kind: EventSidrRequest, Listener: l, Message: m})
 }
 
-// How long a question waits for the program, and is remembered afterwards: a
-// SIDR_REQ does not say how long its sender waits.
+// How long a question waits for the program, and is remembered after its last
+// answer: a SIDR_REQ does not say how long its sender waits. Linux repeats one
+// after 4.3 s, and would otherwise get the program asked anew when several
+// answers are lost.
 const (
 	sidrPatience Instant = 30e9
-	sidrMemory   Instant = 10e9
+	sidrMemory   Instant = 30e9
 )
 
 // A Service is the answer to a question for a service of datagrams.

@@ -31,7 +31,7 @@ var storms = []struct {
 	name    string
 	weather kit.Weather
 }{
-	{"loss", kit.Weather{Loss: 0.25, Seed: 1}},
+	{"loss", kit.Weather{Loss: 0.2, Seed: 1}},
 	{"duplication", kit.Weather{Dup: 0.5, Seed: 2}},
 	{"reordering", kit.Weather{Reorder: 0.4, Seed: 3}},
 	{"corruption", kit.Weather{Corrupt: 0.25, Seed: 4}},
