@@ -65,14 +65,16 @@ func (b *backend) Flush() {
 // Poll completes one task, or puts one to sleep.
 func (b *backend) Poll(int) bool {
 	if b.State() == core.Running {
+		lost := b.event.lost() // and after that a last look
 		v, ok := b.event.value.load()
+		if ok && v != b.seen {
+			b.look(v)
+		}
 		switch {
-		case b.event.lost():
-			return b.abandon(core.ErrConnectionReset)
 		case !ok:
 			return b.abandon(core.ErrIOFailed)
-		case v != b.seen:
-			b.look(v)
+		case lost:
+			return b.abandon(core.ErrConnectionReset)
 		}
 	}
 	switch b.odd = !b.odd; {

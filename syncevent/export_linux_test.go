@@ -243,6 +243,34 @@ func TestAnExportEndsWithTheStopOfItsOwner(t *testing.T) {
 	want(t, "the new export", newImport(t, export(t, a, d), d).Destroy(), nil)
 }
 
+// TestTheLastValueOfAnOwnerCounts publishes and stops at once.
+func TestTheLastValueOfAnOwnerCounts(t *testing.T) {
+	d := openDevice(t)
+	a, b := share(t, d, true)
+	r := newRig(t, newImport(t, b, d))
+	i := startImport(t, b, d)
+	r.waitFor(1, Equal, 1, all)
+	r.waitFor(2, Equal, 2, all)
+	r.progress()
+	ended := make(chan error)
+	for _, w := range waits {
+		go func() { ended <- w.wait(i, soon(t), Equal, 1, all) }()
+	}
+	for i.calls.Load() != open+int64(len(waits)) {
+		runtime.Gosched()
+	}
+	want(t, "set", a.Set(1), nil)
+	want(t, "stop", a.Stop(), nil)
+	for !i.lost() || !r.lost() {
+		runtime.Gosched()
+	}
+	r.run(2)
+	r.results("tasks", result{1, ok, 1}, result{2, core.ErrConnectionReset, 1})
+	for range waits {
+		want(t, "wait", <-ended, nil)
+	}
+}
+
 // TestAnExportBeginsToLookForItself has an engine that sleeps without a timer
 // when its event is exported.
 func TestAnExportBeginsToLookForItself(t *testing.T) {

@@ -188,7 +188,7 @@ func TestTheDeathOfAnOwnerEndsEverythingThatWaits(t *testing.T) {
 			r.results("not equal", result{uint64(NotEqual), ok, 0})
 			asleep := make(chan error)
 			go func() { asleep <- r.engine.Run(soon(t), func() bool { return len(r.done) == 2 }) }()
-			p.say("add")
+			p.say("add") // and the tasks have seen it, or do so in the end
 			want(t, "it lives", i.WaitYield(soon(t), Equal, 1, all), nil)
 			if how == "stop" {
 				p.say("stop")

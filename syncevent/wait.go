@@ -84,6 +84,7 @@ func (e *Event) wait(ctx context.Context, c Comparison, want, mask uint64, pause
 		return err
 	}
 	defer e.leave()
+	var end error // what to end with after a last look
 	for n := uint(0); ; n++ {
 		v, ok := e.value.load()
 		switch {
@@ -91,16 +92,25 @@ func (e *Event) wait(ctx context.Context, c Comparison, want, mask uint64, pause
 			return core.ErrIOFailed
 		case c.holds(v, mask, want):
 			return nil
-		case !pause(n):
-			continue
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case !e.isOpen():
-			return core.ErrBadState
-		case e.lost():
-			return core.ErrConnectionReset
+		case end != nil:
+			return end
+		case pause(n):
+			end = e.over(ctx)
 		}
 	}
+}
+
+// over returns why a wait does not go on, or nil.
+func (e *Event) over(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !e.isOpen():
+		return core.ErrBadState
+	case e.lost():
+		return core.ErrConnectionReset
+	}
+	return nil
 }
 
 // spin is the pause of Wait after its look number n.
