@@ -94,6 +94,53 @@ func stopInCallback(t *testing.T, engines int, server bool) {
 	s.shut()
 }
 
+// TestStopWaitsForRoom has a server that does nothing for a while.
+func TestStopWaitsForRoom(t *testing.T) {
+	r := newRig(t)
+	s, c := r.server(r.engine(), t.Name(), 1), r.client(r.engine(), t.Name(), 8)
+	r.want("queue", s.SetRecvQueue(2), nil)
+	r.join(s, c)
+	for _, m := range []string{"a", "b", "c", "d", "e"} {
+		r.want("send", c.send(m), nil)
+	}
+	r.want("stop", c.Stop(), core.ErrInProgress)
+	both := r.engines
+	r.engines = both[1:]
+	r.settle()
+	r.engines = both
+	if c.State() != core.Stopping || c.sent != 2 || c.link.phase() != phaseOpen {
+		t.Errorf("the client is %v with %d sent, the connection %v", c.State(), c.sent, c.link.phase())
+	}
+	r.until("idle", func() bool { return c.State() == core.Idle && len(s.events) == 2 })
+	if got := strings.Join(s.got, ""); got != "abcde" || c.sent != 5 {
+		t.Errorf("the server got %q, %d were sent", got, c.sent)
+	}
+	c.shut()
+	s.shut()
+}
+
+// TestTheEndWaitsForTheLastMessage, however it comes about that one is seen
+// only after the end.
+func TestTheEndWaitsForTheLastMessage(t *testing.T) {
+	r := newRig(t)
+	s, c := r.pair(2, 1)
+	n := s.link
+	r.want("send", c.send("last"), nil)
+	both := r.engines
+	r.engines = both[1:]
+	c.shut()
+	r.until("the attendant has left", n.left.Load)
+	r.engines = both
+	if n.end() {
+		t.Fatal("the connection has ended with a message in it")
+	}
+	r.until("over", func() bool { return len(s.events) == 2 })
+	if len(s.got) != 1 {
+		t.Errorf("the server got %q", s.got)
+	}
+	s.shut()
+}
+
 func TestClientWithoutServer(t *testing.T) {
 	r := newRig(t)
 	c := r.client(r.engine(), t.Name(), 1)

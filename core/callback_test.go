@@ -201,3 +201,37 @@ func TestStopOfAnotherContextInACallback(t *testing.T) {
 		t.Errorf("the other context is %v, want idle", other.State())
 	}
 }
+
+// TestAnEventIsACallback: what holds inside the callback of a task holds inside
+// that of an event.
+func TestAnEventIsACallback(t *testing.T) {
+	e := newTestEngine(t)
+	f := newFake(t, e, 1, freeIt, freeIt)
+	if err := f.Start(); err != nil {
+		t.Fatal(err)
+	}
+	inside, reported := false, false
+	f.SetStateFunc(func(_ *Context, _, next State) {
+		if inside {
+			t.Errorf("the way to %v was reported within the event", next)
+		}
+		reported = reported || next == Stopping
+	})
+	f.Event(func() {
+		inside = true
+		if e.Progress() {
+			t.Error("Progress did something inside an event")
+		}
+		if err := f.Stop(); err != ErrInProgress {
+			t.Errorf("stop: got %v, want %v", err, ErrInProgress)
+		}
+		inside = false
+	})
+	if !reported || f.State() != Stopping {
+		t.Errorf("after the event the context is %v, reported %v", f.State(), reported)
+	}
+	drain(e)
+	if f.State() != Idle {
+		t.Errorf("the context is %v, want %v", f.State(), Idle)
+	}
+}

@@ -194,3 +194,27 @@ func TestAnAttendantOfTheUserIsToldApart(t *testing.T) {
 		t.Error("nobody counts as this user")
 	}
 }
+
+func TestTrySendNeverWaits(t *testing.T) {
+	a, b := pair(t)
+	must(t, a.TrySend([]byte("m"), pipes(t, 1)...))
+	p := make([]byte, 8)
+	n, fds, err := b.Recv(p)
+	if string(p[:n]) != "m" || len(fds) != 1 || err != nil {
+		t.Fatalf("got %q, %v: %v", p[:n], fds, err)
+	}
+	must(t, unix.Close(fds[0]))
+	if err := a.TrySend(nil); !errors.Is(err, ErrMessage) {
+		t.Errorf("nothing: %v, want %v", err, ErrMessage)
+	}
+	for err = nil; err == nil; {
+		err = a.TrySend(make([]byte, MaxMessage))
+	}
+	if !errors.Is(err, ErrFull) {
+		t.Errorf("when nothing more fits: %v, want %v", err, ErrFull)
+	}
+	must(t, b.Close())
+	if err := a.TrySend([]byte("m")); !errors.Is(err, ErrGone) {
+		t.Errorf("to nobody: %v, want %v", err, ErrGone)
+	}
+}
