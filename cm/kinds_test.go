@@ -63,34 +63,51 @@ func TestDatagramsResolveTheirPeer(t *testing.T) {
 	})
 }
 
+// TestUnreliableConnection: a queue pair of type UC, in both port spaces of
+// connections.
 func TestUnreliableConnection(t *testing.T) {
 	everywhere(t, func(t *testing.T, w world) {
-		client, server := w[0], w[1]
-		server.listen(7, 4)
-		c := must(client.ch.NewID(TCP, nil))(t)
-		client.ok(c.ResolveAddr(netip.AddrPortFrom(server.dev.Addr(), 7)))
-		w.next(client, AddrResolved)
-		client.ok(c.ResolveRoute())
-		w.next(client, RouteResolved)
-		init := client.rc()
-		init.Type = verbs.UC
-		q := must(c.CreateQP(client.pd, init))(t)
-		client.ok(c.Connect(usual("")))
-
-		s := w.next(server, ConnectRequest).ID
-		init = server.rc()
-		init.Type = verbs.UC
-		sq := must(s.CreateQP(server.pd, init))(t)
-		_, err := sq.PostRecv(verbs.RecvWR{ID: 1, SG: []verbs.SGE{server.mr.SGE(0, 100)}})
-		server.ok(err)
-		server.ok(s.Accept(usual("")))
-		w.next(client, Established)
-		_, err = q.PostSend(verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.Signaled, SG: []verbs.SGE{client.mr.SGE(0, 9)}})
-		client.ok(err)
-		if wc := w.wc(server); wc.ByteLen != 9 {
-			t.Errorf("got %d bytes, want 9", wc.ByteLen)
+		for _, space := range []PortSpace{TCP, IB} {
+			w.unreliable(t, space)
 		}
 	})
+}
+
+func (w world) unreliable(t *testing.T, space PortSpace) {
+	client, server := w[0], w[1]
+	l := must(server.ch.NewID(space, nil))(t)
+	server.ok(l.Listen(netip.AddrPortFrom(server.dev.Addr(), 7), 4))
+	c := must(client.ch.NewID(space, nil))(t)
+	client.ok(c.ResolveAddr(netip.AddrPortFrom(server.dev.Addr(), 7)))
+	w.next(client, AddrResolved)
+	client.ok(c.ResolveRoute())
+	w.next(client, RouteResolved)
+	init := client.rc()
+	init.Type = verbs.UC
+	q := must(c.CreateQP(client.pd, init))(t)
+	client.ok(c.Connect(usual("")))
+
+	s := w.next(server, ConnectRequest).ID
+	init = server.rc()
+	init.Type = verbs.UC
+	sq := must(s.CreateQP(server.pd, init))(t)
+	_, err := sq.PostRecv(verbs.RecvWR{ID: 1, SG: []verbs.SGE{server.mr.SGE(0, 100)}})
+	server.ok(err)
+	server.ok(s.Accept(usual("")))
+	w.next(client, Established)
+	w.next(server, Established)
+	_, err = q.PostSend(verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.Signaled, SG: []verbs.SGE{client.mr.SGE(0, 9)}})
+	client.ok(err)
+	if wc := w.wc(server); wc.ByteLen != 9 {
+		t.Errorf("got %d bytes, want 9", wc.ByteLen)
+	}
+	w.wc(client)
+	client.ok(c.Disconnect())
+	w.next(server, Disconnected)
+	w.next(client, Disconnected)
+	for _, id := range []*ID{l, c, s} {
+		client.ok(id.Close())
+	}
 }
 
 // TestDataSaysThatAConnectionStands: the program of the passive side learns of

@@ -115,12 +115,19 @@ func (p *party) rc() verbs.QPInit {
 // call brings an ID of p to where it can connect to a port of q.
 func (w world) call(p *party, q *party, port uint16) *ID {
 	p.t.Helper()
+	id := w.unequipped(p, q, port)
+	must(id.CreateQP(p.pd, p.rc()))(p.t)
+	return id
+}
+
+// unequipped is call without a queue pair.
+func (w world) unequipped(p *party, q *party, port uint16) *ID {
+	p.t.Helper()
 	id := must(p.ch.NewID(TCP, nil))(p.t)
 	p.ok(id.ResolveAddr(netip.AddrPortFrom(q.dev.Addr(), port)))
 	w.next(p, AddrResolved)
 	p.ok(id.ResolveRoute())
 	w.next(p, RouteResolved)
-	must(id.CreateQP(p.pd, p.rc()))(p.t)
 	return id
 }
 
