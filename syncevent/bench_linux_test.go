@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -109,4 +110,25 @@ func BenchmarkWakeUp(b *testing.B) {
 			b.ReportMetric(float64(late[len(late)*99/100].Microseconds()), "us-p99")
 		})
 	}
+}
+
+// BenchmarkLongWait is what a second costs in which an engine waits for another
+// process in vain.
+func BenchmarkLongWait(b *testing.B) {
+	r := newRig(b, newShared(b, openDevice(b), true))
+	_ = export(b, r.Event, openDevice(b))
+	r.waitFor(1, Equal, 1, all)
+	cpu := func() time.Duration {
+		var u syscall.Rusage
+		want(b, "getrusage", syscall.Getrusage(syscall.RUSAGE_SELF, &u), nil)
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	before, seconds := cpu(), 0.0
+	for b.Loop() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		want(b, "run", r.engine.Run(ctx, nil), context.DeadlineExceeded)
+		cancel()
+		seconds++
+	}
+	b.ReportMetric((cpu()-before).Seconds()*100/seconds, "cpu-%")
 }

@@ -44,7 +44,7 @@
 // 20 microseconds first, then after twice as long each time, and every
 // millisecond in the end. A change begins that again. So an answer that comes
 // at once is seen at once, one that takes long is seen up to a millisecond late,
-// and a long wait costs about a percent of a CPU.
+// and a long wait costs a few percent of a CPU.
 //
 // # When the owner is gone
 //

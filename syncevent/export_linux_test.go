@@ -166,6 +166,54 @@ func TestRemoteLocationsAloneCanBeExported(t *testing.T) {
 	want(t, "destroy", e.Destroy(), nil)
 }
 
+func TestARightToPublishCanComeLater(t *testing.T) {
+	d := openDevice(t)
+	e, b := share(t, d, false)
+	i := startImport(t, b, d)
+	want(t, "set", e.Set(4), nil)
+	want(t, "set without the right", i.Set(5), core.ErrNotPermitted)
+	want(t, "stop", e.Stop(), nil)
+	want(t, "publisher", e.AddPublisher(RemotePCI, nil), nil)
+	want(t, "start", e.Start(), nil)
+	j := startImport(t, export(t, e, d), d)
+	old, err := j.Add(1)
+	want(t, "add with the right", err, nil)
+	equal(t, "the value came along", old, 4)
+	v, err := e.Get()
+	want(t, "get", err, nil)
+	equal(t, "value", v, 5)
+}
+
+func TestTheTwoSidesOfACardShareAnEvent(t *testing.T) {
+	runtimeDir(t)
+	host, dpu, other := openNamed(t, "gantry_host0"), openNamed(t, "gantry_dpu0"), openNamed(t, "gantry_dpu1")
+	e := newShared(t, host, true)
+	want(t, "start", e.Start(), nil)
+	b := export(t, e, host)
+	_, err := Import(b, other)
+	want(t, "another card", err, core.ErrNotPermitted)
+	i := newImport(t, b, dpu)
+	want(t, "start", i.Start(), nil)
+	want(t, "set", i.Set(6), nil)
+	want(t, "wait", e.Wait(soon(t), Equal, 6, all), nil)
+	want(t, "destroy", i.Destroy(), nil)
+	want(t, "destroy", e.Destroy(), nil)
+}
+
+// openNamed opens a device by its name.
+func openNamed(t *testing.T, name string) *device.Device {
+	t.Helper()
+	infos, err := device.List()
+	want(t, "list the devices", err, nil)
+	for i, info := range infos {
+		if info.IBDev() == name {
+			return openDeviceAt(t, i)
+		}
+	}
+	t.Skipf("there is no %s", name)
+	return nil
+}
+
 func TestCapabilities(t *testing.T) {
 	d := openDevice(t)
 	want(t, "supported", Supported(d.Info()), nil)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/gantry-rdma/gantry/core"
-	"github.com/gantry-rdma/gantry/device"
 	"github.com/gantry-rdma/gantry/internal/sys"
 	"github.com/gantry-rdma/gantry/mem"
 )
@@ -169,8 +168,18 @@ func (e *Event) complete() error {
 // the other side needs, and the devices that it may be exported through. The
 // value comes along.
 func (e *Event) openPage() error {
+	access := mem.LocalReadWrite | mem.PCIReadOnly
+	if e.publishers.has(RemotePCI) {
+		access = mem.LocalReadWrite | mem.PCIReadWrite
+	}
+	if e.page != nil && e.page.Access() != access {
+		// Memory that was shared keeps its rights for good: take other memory.
+		if err := e.dropPage(); err != nil {
+			return err
+		}
+	}
 	if e.page == nil {
-		m, err := newPage()
+		m, err := newPage(access)
 		if err != nil {
 			return err
 		}
@@ -178,22 +187,19 @@ func (e *Event) openPage() error {
 		words[0].Store(e.own.Load())
 		e.page, e.value.word = m, &words[0]
 	}
-	access := mem.LocalReadWrite | mem.PCIReadOnly
-	if e.publishers.has(RemotePCI) {
-		access = mem.LocalReadWrite | mem.PCIReadWrite
-	}
-	if err := e.page.SetAccess(access); err != nil {
-		return err
-	}
 	for _, d := range e.devices {
-		if err := addDevice(e.page, d); err != nil {
+		if e.page.HasDevice(d) {
+			continue
+		}
+		if err := e.page.AddDevice(d); err != nil {
 			return err
 		}
 	}
 	return e.page.Start()
 }
 
-func newPage() (*mem.Map, error) {
+// newPage takes memory for one value.
+func newPage(access mem.Access) (*mem.Map, error) {
 	m, err := mem.NewMap()
 	if err != nil {
 		return nil, err
@@ -201,18 +207,17 @@ func newPage() (*mem.Map, error) {
 	if err := m.Allocate(size, mem.AllocOptions{Shareable: true}); err != nil {
 		return nil, err
 	}
-	return m, nil
+	return m, m.SetAccess(access)
 }
 
-// addDevice adds d to m unless m has it.
-func addDevice(m *mem.Map, d *device.Device) error {
-	if m.HasDevice(d) {
-		return nil
-	}
-	if len(m.Bytes()) > 0 && m.MaxDevices() < 2*mem.DefaultMaxDevices {
-		_ = m.SetMaxDevices(2 * mem.DefaultMaxDevices) // only before the first start
-	}
-	return m.AddDevice(d)
+// dropPage gives the memory back, and keeps the value.
+func (e *Event) dropPage() error {
+	v, _ := e.value.load()
+	e.own.Store(v)
+	e.value.word = &e.own
+	m := e.page
+	e.page = nil
+	return m.Destroy()
 }
 
 // close ends the use of the value. All calls are out when it returns.

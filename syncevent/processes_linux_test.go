@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -117,6 +118,10 @@ func playOwn(p *peer) error {
 			if _, err := e.Add(1); err != nil {
 				return err
 			}
+		case "hurry":
+			for err == nil {
+				_, err = e.Add(1)
+			}
 		case "stop":
 			return e.Destroy()
 		}
@@ -204,6 +209,32 @@ func TestTheDeathOfAnOwnerEndsEverythingThatWaits(t *testing.T) {
 			_, err := Import(b, d)
 			want(t, "import", err, core.ErrNotPermitted)
 		})
+	}
+}
+
+// TestAnOwnerMayDieWhileItPublishes kills one that changes the value without a
+// pause, at some moment, while tasks wait for every change.
+func TestAnOwnerMayDieWhileItPublishes(t *testing.T) {
+	runtimeDir(t)
+	d := openDevice(t)
+	for round := range 10 {
+		p := startProcess(t, "own")
+		r := newRig(t, newImport(t, p.imported(), d))
+		p.say("hurry")
+		last, at := uint64(0), rand.IntN(1000)
+		for n := 0; ; n++ {
+			r.waitFor(1, Greater, last, all)
+			r.run(1)
+			if n == at {
+				p.kill()
+			}
+			if r.done[0].status != ok {
+				break
+			}
+			last = r.done[0].value
+			r.done = r.done[:0]
+		}
+		r.results(fmt.Sprintf("round %d, killed at %d", round, at), result{1, core.ErrConnectionReset, last})
 	}
 }
 

@@ -90,6 +90,7 @@ func TestWaitSeesWhatAnotherGoroutinePublishes(t *testing.T) {
 func TestWaitEndsWithItsContext(t *testing.T) {
 	e := startEvent(t)
 	why := errors.New("had enough")
+	var none context.Context
 	for _, w := range waits {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		time.AfterFunc(time.Millisecond, func() { cancel(why) })
@@ -98,7 +99,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		want(t, w.name, w.wait(e, ctx, Equal, 1, all), context.DeadlineExceeded)
 		end()
 		want(t, w.name+" of what is unknown", w.wait(e, ctx, comparisons, 1, all), core.ErrInvalidValue)
-		want(t, w.name+" without a context", w.wait(e, nil, Equal, 1, all), core.ErrInvalidValue)
+		want(t, w.name+" without a context", w.wait(e, none, Equal, 1, all), core.ErrInvalidValue)
 	}
 }
 
