@@ -218,3 +218,28 @@ func TestAPeerThatRingsAllTheTimeCostsOnlyItsRings(t *testing.T) {
 	}
 	s.shut()
 }
+
+// TestAClientThatCameAndWentIsNotLeft when the server never looked at it.
+func TestAClientThatCameAndWentIsNotLeft(t *testing.T) {
+	r := newRig(t)
+	s := r.server(r.engine(), t.Name(), 4)
+	before := mappings(t)
+	r.want("start", s.Start(), nil)
+	k := &control{maxMessage: 100, recvQueue: 10, answerTime: answerTime}
+	c := newConnection(k)
+	c.client = &Client{}
+	conn := r.dial(s.name)
+	r.want("handshake", c.introduce(conn), nil)
+	for !s.fresh.Load() {
+		runtime.Gosched()
+	}
+	_, _, _ = conn.Close(), c.bell.Close(), c.segment.Free()
+	for s.workers.Load() > 1 { // who accepts is left
+		runtime.Gosched()
+	}
+	r.want("stop", s.Stop(), core.ErrInProgress)
+	s.shut()
+	if n := mappings(t); n != before || len(s.events) > 0 {
+		t.Errorf("%d mappings are left of %d, the server was told %v", n, before, s.events)
+	}
+}

@@ -161,7 +161,7 @@ func (s *serverSide) stop() (done bool) {
 			c.Abort()
 		}
 	}
-	return len(s.conns) == 0 && s.workers.Load() == 0
+	return len(s.conns)+len(s.arrived) == 0 && s.workers.Load() == 0
 }
 
 func (s *serverSide) ready() bool { return s.fresh.Load() || s.stopped() }
