@@ -234,7 +234,7 @@ func TestAnOwnerMayDieWhileItPublishes(t *testing.T) {
 			last = r.done[0].value
 			r.done = r.done[:0]
 		}
-		r.results(fmt.Sprintf("round %d, killed at %d", round, at), result{1, core.ErrConnectionReset, last})
+		equal(t, fmt.Sprintf("round %d, killed at %d", round, at), r.done[0].status, core.ErrConnectionReset)
 	}
 }
 
