@@ -263,8 +263,8 @@ func (s *session) hear(st *status) (bool, error) {
 	switch {
 	case !st.good:
 		return true, fmt.Errorf("the other side gave up: %s: %w", st.reason, core.ErrConnectionAborted)
-	case !s.agreed || s.src != nil && s.moved < s.count:
-		return false, nil
+	case !s.agreed || s.moved < s.count:
+		return false, nil // the last chunk comes before the end
 	case s.src == nil:
 		return true, s.advance()
 	case st.sum != s.src.sum:
