@@ -50,8 +50,10 @@
 //
 // An imported event ends with its owner, be it that this one stopped the event,
 // or died: calls return core.ErrConnectionReset, waits too, and a context fails
-// its tasks with that code and stops. A wait that was under way still succeeds if
-// the owner published last what it waits for. A wait for a peer that lives and never
-// publishes lasts until its context.Context is done, or its event is stopped.
-// The owner is not told when an importer dies.
+// its tasks with that code and stops. A wait that was under way still succeeds
+// if the owner published last what it waits for.
+//
+// A wait for a peer that lives and never publishes lasts until its
+// context.Context is done, or its event is stopped. The owner is not told when
+// an importer dies.
 package syncevent
