@@ -1,6 +1,7 @@
 package comch
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -77,6 +78,79 @@ func TestAServerIsKilled(t *testing.T) {
 	}
 	r.want("a server for the name", r.probe("killed"), nil)
 	r.want("destroy", c.Destroy(), nil)
+}
+
+// TestKilledAtAnyMoment kills the peer 200 times, in both roles by turns, after
+// a random number of steps: before it is connected, or in the middle of a flood.
+func TestKilledAtAnyMoment(t *testing.T) {
+	rounds := 200
+	if testing.Short() {
+		rounds = 20
+	}
+	r := newRig(t)
+	s, c := r.server(r.engine(), "any", 16), r.client(r.engine(), "any", 16)
+	random := rand.New(rand.NewPCG(3, 4))
+	fds, maps := descriptors(t), mappings(t)
+	for round := range rounds {
+		steps := 0
+		if round%4 > 1 {
+			steps = random.IntN(5000)
+		}
+		if round%2 == 0 {
+			clientKilled(r, s, steps)
+		} else {
+			serverKilled(r, c, steps)
+		}
+	}
+	r.until("all given back", func() bool { return descriptors(t) <= fds && mappings(t) <= maps })
+	c.shut()
+	s.shut()
+}
+
+func clientKilled(r *rig, s *serverEnd, steps int) {
+	s.events = nil
+	s.joined = func(*Connection) { s.flood() }
+	r.want("start", s.Start(), nil) // the name is free
+	p := r.process("client of a flood", "any")
+	r.advance(p, steps, func() bool { return s.seen > 0 })
+	r.until("no connection", func() bool { return s.link == nil })
+	_ = s.Stop()
+	r.until("idle", func() bool { return s.State() == core.Idle })
+	r.flooded(&s.end)
+}
+
+func serverKilled(r *rig, c *clientEnd, steps int) {
+	p := r.process("server of a flood", "any")
+	p.says("started")
+	c.begin()
+	r.advance(p, steps, func() bool {
+		if c.State() == core.Running && c.seen == 0 && c.k.Inflight() == 0 {
+			c.flood()
+		}
+		return c.seen > 0
+	})
+	r.until("idle", func() bool { return c.State() == core.Idle })
+	r.flooded(&c.end)
+}
+
+// advance progresses until a process has connected and some steps are done, or
+// only a few steps if there are none to do, and kills it.
+func (r *rig) advance(p *process, steps int, connected func() bool) {
+	r.Helper()
+	if steps > 0 {
+		r.until("connected", connected)
+	}
+	r.until("steps", func() bool { connected(); steps--; return steps < 0 })
+	p.kill()
+}
+
+// flooded checks what became of the tasks of an end that has stopped.
+func (r *rig) flooded(e *end) {
+	r.Helper()
+	for _, s := range e.failed {
+		r.want("a send", s, core.ErrConnectionReset)
+	}
+	e.seen, e.failed = 0, nil
 }
 
 // probe starts a server and stops it again.

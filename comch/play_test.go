@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/gantry-rdma/gantry/core"
@@ -12,10 +13,12 @@ import (
 
 // play is what the test binary does when it is started as the other process:
 // it connects as the role says, sends five messages, says so on its standard
-// output, and then does nothing until it is killed.
+// output, and then does nothing until it is killed. In a role of a flood it
+// sends messages as long as it lives.
 func play(role string) int {
 	defer os.Exit(1) // when something is not as wanted, which ends the goroutine
 	r := newRig(&testing.B{})
+	role, flood := strings.CutSuffix(role, " of a flood")
 	var e *end
 	switch role {
 	case "server":
@@ -31,11 +34,27 @@ func play(role string) int {
 		r.until("connected", func() bool { return c.State() == core.Running })
 		e = &c.end
 	}
+	if flood {
+		e.flood()
+		r.until("killed", func() bool { return false })
+	}
 	for n := range 5 {
 		r.want("send", e.send(fmt.Sprint(n)), nil)
 	}
 	fmt.Println("ready")
 	select {}
+}
+
+// flood sends messages as long as there are tasks, and again whenever one comes
+// back. They are not kept on the other side.
+func (e *end) flood() {
+	more := func() {
+		for e.send("one of many") == nil {
+		}
+	}
+	e.onSent = func(*Send) { more() }
+	e.onGot = func(*Connection, []byte) { e.seen++; e.got = nil }
+	more()
 }
 
 // A process is the test binary in a role.

@@ -129,6 +129,7 @@ type end struct {
 	link   *Connection // the last one; of a server nil again when it is over
 
 	got     []string
+	seen    int // messages that were not kept
 	sent    int
 	failed  []core.Status
 	states  []core.State
