@@ -54,6 +54,7 @@ type Consumer struct {
 	base     mem.Addr    // of the memory
 	posted   []*PostRecv // by slot; nil for what is not in flight
 	flushing int         // the slot that is flushed next
+	closed   bool        // flushing has begun: nothing arrives any more
 	wrong    []*PostRecv // submitted, and about to fail
 	arrival  shmq.Arrival
 	rung     func() bool

@@ -31,7 +31,7 @@ func (b *consumerBackend) Start() error {
 	if err := b.makeQueue(n); err != nil {
 		return err
 	}
-	b.base, b.flushing = base, 0
+	b.base, b.flushing, b.closed = base, 0, false
 	b.posted, b.wrong = make([]*PostRecv, n), make([]*PostRecv, 0, n)
 	b.phase.Store(uint32(offered))
 	b.seat.begin()
@@ -140,7 +140,7 @@ func (b *consumerBackend) Poll(int) bool {
 		b.finish(p, core.ErrInvalidValue)
 		return true
 	}
-	if b.receiver.Ready() && b.arrive() {
+	if !b.closed && b.receiver.Ready() && b.arrive() {
 		return true
 	}
 	switch b.State() {
@@ -221,8 +221,11 @@ func (b *consumerBackend) stopping() bool {
 	return true
 }
 
-// flush ends one receive with status s, and reports whether there was one.
+// flush ends one receive with status s, and reports whether there was one. From
+// then on nothing arrives any more, whatever a peer still writes that was given
+// up before it could know.
 func (b *consumerBackend) flush(s core.Status) bool {
+	b.closed = true
 	for ; b.flushing < len(b.posted); b.flushing++ {
 		if p := b.posted[b.flushing]; p != nil {
 			b.posted[b.flushing] = nil
@@ -241,7 +244,7 @@ func (b *consumerBackend) Arm() bool {
 	}
 	ready := !b.seat.arm()
 	b.receiver.Wait().Set()
-	ready = ready || len(b.wrong) > 0 || b.receiver.Ready() && b.receiver.Broken() == nil
+	ready = ready || len(b.wrong) > 0 || !b.closed && b.receiver.Ready() && b.receiver.Broken() == nil
 	known, over := (*Consumer)(b).known(), b.conn.over()
 	switch b.State() {
 	case core.Starting:

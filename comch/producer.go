@@ -159,7 +159,7 @@ func (b *producerBackend) Submit(t *core.Task) error {
 	default:
 		r := b.conn.remote(s.to)
 		if r == nil {
-			s.end(core.ErrNotFound)
+			s.end(b.conn.absent())
 			break
 		}
 		switch r.begin(s, b.copying == 0 && s.size <= smallMessage) {

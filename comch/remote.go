@@ -95,7 +95,7 @@ func (r *remote) begin(t *ProducerSend, now bool) start {
 	r.mu.Lock()
 	if r.retired {
 		r.mu.Unlock()
-		return t.end(core.ErrNotFound)
+		return t.end(r.conn.absent())
 	}
 	place, ok, err := r.sender.Peek()
 	if !ok {
@@ -134,7 +134,7 @@ func (r *remote) advance(t *ProducerSend, n int) {
 	r.mu.Lock()
 	if r.retired {
 		r.mu.Unlock()
-		t.end(core.ErrNotFound)
+		t.end(r.conn.absent())
 		return
 	}
 	r.copies++
@@ -150,7 +150,7 @@ func (r *remote) advance(t *ProducerSend, n int) {
 	wake := false
 	switch {
 	case r.retired:
-		t.end(core.ErrNotFound)
+		t.end(r.conn.absent())
 	case !ok || t.copied == t.size:
 		wake = r.publish(t, ok)
 	}
@@ -158,6 +158,15 @@ func (r *remote) advance(t *ProducerSend, n int) {
 	if wake {
 		r.conn.ring()
 	}
+}
+
+// absent is the status of a task whose consumer is not there: because it has
+// stopped or never was, or because the whole connection is over.
+func (c *Connection) absent() core.Status {
+	if c.gone() {
+		return core.ErrConnectionReset
+	}
+	return core.ErrNotFound
 }
 
 // publish ends t: it tells the consumer of the message, or, if memory was not
