@@ -1,10 +1,13 @@
 package comch
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -215,6 +218,21 @@ func TestAPeerThatRingsAllTheTimeCostsOnlyItsRings(t *testing.T) {
 	}
 	if wakes == 0 {
 		t.Error("the ring did not come")
+	}
+	s.shut()
+}
+
+func TestTheWatchdogHearsWhyAConnectionWasLost(t *testing.T) {
+	r := newRig(t)
+	s := r.server(r.engine(), t.Name(), 4)
+	var log bytes.Buffer
+	r.want("watchdog", s.engine.SetWatchdog(slog.New(slog.NewTextHandler(&log, nil)), time.Hour), nil)
+	r.want("start", s.Start(), nil)
+	i := r.intruder(s)
+	r.want("garbage", i.conn.Send([]byte("garbage")), nil)
+	r.until("lost", func() bool { return s.link == nil })
+	if !strings.Contains(log.String(), "broke the protocol") {
+		t.Errorf("the log has %q", log.String())
 	}
 	s.shut()
 }

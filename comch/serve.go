@@ -123,6 +123,9 @@ func (c *Connection) end() bool {
 	if ready, _ := c.in.Ready(); ready || c.sends.first != nil || c.stirred.Load() || !c.left.Load() {
 		return false
 	}
+	if c.owner.Watched() && c.phase() == phaseDead {
+		c.owner.Warn("a connection was lost", "because", c.Err())
+	}
 	c.owner.remove(c)
 	c.seat.leave()
 	c.owner.side.over(c)
