@@ -16,6 +16,7 @@ type options struct {
 	executor string
 	workers  int
 	spoil    int
+	pair
 }
 
 // parse reads args. It prints the flags for -h and returns flag.ErrHelp.
@@ -26,15 +27,20 @@ func (s *Stage) parse(p Program, args []string) error {
 	fs.StringVar(&o.device, "device", "", "open the device with this `PCI` address, such as 01:00.0")
 	fs.StringVar(&o.device, "pci-addr", "", "same as -device")
 	fs.StringVar(&o.device, "p", "", "same as -device")
-	fs.StringVar(&o.executor, "executor", "inline", "where the copying happens: inline, tasklet or workqueue")
-	fs.IntVar(&o.workers, "workers", 0, "goroutines of the workqueue; 0 means one for each CPU")
-	fs.IntVar(&o.spoil, "spoil", -1, "put one wrong byte into source `N`, counted from 0, to see the check fail")
+	o.executor, o.spoil, o.wait = "inline", -1, 1
+	if p.Side == Alone {
+		fs.StringVar(&o.executor, "executor", "inline", "where the copying happens: inline, tasklet or workqueue")
+		fs.IntVar(&o.workers, "workers", 0, "goroutines of the workqueue; 0 means one for each CPU")
+		fs.IntVar(&o.spoil, "spoil", -1, "put one wrong byte into source `N`, counted from 0, to see the check fail")
+	} else {
+		o.declare(fs, p.Side)
+	}
 	if p.Flags != nil {
 		p.Flags(fs)
 	}
 	switch err := fs.Parse(args); {
 	case err == flag.ErrHelp:
-		s.usage(fs)
+		s.usage(p, fs)
 		return err
 	case err != nil:
 		return s.misused(err)
@@ -59,8 +65,9 @@ func (o *options) check() error {
 		return fmt.Errorf("-executor %q: want inline, tasklet or workqueue", o.executor)
 	case o.workers < 0 || o.workers > maxWorkers:
 		return fmt.Errorf("-workers %d: want 0 to %d", o.workers, maxWorkers)
-	case o.device == "":
-		return nil
+	}
+	if err := o.pair.check(); err != nil || o.device == "" {
+		return err
 	}
 	if _, err := device.ParseAddress(o.device); err != nil {
 		return fmt.Errorf("-device: %w", err)
@@ -76,9 +83,12 @@ func (s *Stage) misused(err error) error {
 	return fmt.Errorf("%s: %w: %w; -h lists the flags", s.Name, sample.ErrUsage, err)
 }
 
-func (s *Stage) usage(fs *flag.FlagSet) {
+func (s *Stage) usage(p Program, fs *flag.FlagSet) {
 	var b bytes.Buffer
 	fs.SetOutput(&b)
 	fs.PrintDefaults()
 	s.Say("%s takes these flags:\n%s", s.Name, b.Bytes())
+	if p.Together != "" {
+		s.Say("It is one of two processes. In two terminals:\n%s", p.Together)
+	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/device"
-	"github.com/gantry-rdma/gantry/dma"
 	"github.com/gantry-rdma/gantry/mem"
 	"github.com/gantry-rdma/gantry/samples/sample"
 	"github.com/gantry-rdma/gantry/work"
@@ -25,6 +24,11 @@ type Program struct {
 	Flags func(*flag.FlagSet) // declares flags of its own; may be nil
 	Check func() error        // says what is wrong with their values; may be nil
 	Play  func(*Stage) error  // the sample; it has destroyed what it made when it returns
+
+	Side     Side   // where it runs
+	Together string // of one of two: the command lines of both, for the help
+	// Supports says whether a device is fit; nil is one that copies memory.
+	Supports func(*device.Info) error
 }
 
 // A Stage is what a sample finds when it begins. It belongs to the goroutine
@@ -34,6 +38,9 @@ type Stage struct {
 	Map      *mem.Map       // LocalReadWrite, with Device
 	Bufs     *mem.Inventory // two elements per pair
 	Executor work.Executor  // chosen on the command line; closed after the sample
+
+	// Rep is, on the DPU, the representor of the host function.
+	Rep *device.Representor
 
 	sample.Result // what the sample counts
 
@@ -71,12 +78,22 @@ func (s *Stage) play(p Program) (err error) {
 	}
 	s.Executor = x
 	defer x.Close()
-	if s.Device, err = s.options.open(); err != nil {
+	if s.Device, err = s.options.open(p.supports()); err != nil {
 		return err
 	}
 	defer s.Clean(&err, s.Device.Close)
+	if p.Side == DPU {
+		if err := s.openRepresentor(); err != nil {
+			return err
+		}
+		defer s.Clean(&err, s.Rep.Close)
+	}
 	i := s.Device.Info()
-	s.Say("%s on %s (%s), executor %s", p.Name, i.IBDev(), i.PCI(), x)
+	if p.Side == Alone {
+		s.Say("%s on %s (%s), executor %s", p.Name, i.IBDev(), i.PCI(), x)
+	} else {
+		s.Say("%s on %s (%s)", p.Name, i.IBDev(), i.PCI())
+	}
 	if p.Pairs > 0 {
 		s.Tasks = p.Pairs
 		if err := s.Memory(2*Size*p.Pairs, 2*p.Pairs); err != nil {
@@ -85,23 +102,6 @@ func (s *Stage) play(p Program) (err error) {
 	}
 	defer s.Clean(&err, s.destroyMemory)
 	return p.Play(s)
-}
-
-// open opens the device with the asked-for address, or the first that copies.
-func (o *options) open() (*device.Device, error) {
-	if o.device != "" {
-		return device.OpenPCI(o.device, dma.Supported)
-	}
-	infos, err := device.List()
-	if err != nil {
-		return nil, err
-	}
-	for _, i := range infos {
-		if dma.Supported(i) == nil {
-			return device.Open(i)
-		}
-	}
-	return nil, fmt.Errorf("none of %d devices copies memory: %w", len(infos), core.ErrNotFound)
 }
 
 // Say adds a line to the story.
