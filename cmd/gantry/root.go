@@ -53,6 +53,7 @@ line is wrong. Results go to standard output, everything else to standard error.
 		sampleCommand(c),
 		copyCommand(c),
 		dmaCopyCommand(c),
+		secureChannelCommand(c),
 		perfCommand(c),
 		pingpongCommand(c),
 		rpingCommand(c),

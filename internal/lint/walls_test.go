@@ -46,7 +46,9 @@ var may = map[string][]string{
 	"internal/lint":       {},
 	"cmd/gantry":          {"*"},
 	"apps/filecopy":       {"core", "device", "mem", "work", "dma", "internal/regular"},
+	"apps/securechannel":  {"core", "device", "mem", "comch", "internal/side"},
 	"internal/regular":    {},
+	"internal/side":       {"core", "device", "comch"},
 	"samples":             {"core", "device", "mem", "work", "dma"},
 	"test/interop":        {"roce", "internal/pcapng"},
 }
