@@ -141,6 +141,32 @@ func TestTheEndWaitsForTheLastMessage(t *testing.T) {
 	s.shut()
 }
 
+// TestAStopReceivesWhatWasThere has a client that does nothing while the server
+// stops: of five messages, two are in the server's queue by then.
+func TestAStopReceivesWhatWasThere(t *testing.T) {
+	r := newRig(t)
+	s, c := r.server(r.engine(), t.Name(), 1), r.client(r.engine(), t.Name(), 8)
+	r.want("queue", s.SetRecvQueue(2), nil)
+	r.join(s, c)
+	for _, m := range []string{"a", "b", "c", "d", "e"} {
+		r.want("send", c.send(m), nil)
+	}
+	both := r.engines
+	r.engines = both[:1]
+	r.want("stop", s.Stop(), core.ErrInProgress)
+	r.until("idle", func() bool { return s.State() == core.Idle })
+	if got := strings.Join(s.got, ""); got != "ab" || s.events[1] != "disconnected" {
+		t.Errorf("the server got %q and was told %v", got, s.events)
+	}
+	r.engines = both
+	r.until("the client stops", func() bool { return c.State() == core.Idle })
+	if c.sent != 2 || len(c.failed) != 3 || c.failed[0] != core.ErrConnectionReset {
+		t.Errorf("%d were sent, and %v failed", c.sent, c.failed)
+	}
+	c.shut()
+	s.shut()
+}
+
 func TestClientWithoutServer(t *testing.T) {
 	r := newRig(t)
 	c := r.client(r.engine(), t.Name(), 1)
