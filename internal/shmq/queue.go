@@ -9,13 +9,15 @@ import (
 //
 //	  0  set by a receiver that waits for arrivals
 //	128  set by a sender that waits for receives
-//	256  posted receives, 32 bytes each:
-//	       position + 1 | offset | length, slot << 32 | -
+//	256  posted receives, 16 bytes each:
+//	       length, slot << 32, position + 1 << 48 | offset
 //	...  arrivals, 64 bytes each:
 //	       position + 1 | length, slot << 32 | from, immediate length << 16, void << 32 | - | immediate data
 //
 // The first word of an entry is stored last and says for which position it is,
 // so no index is shared, and whoever looks for one entry loads one cache line.
+// The less room the receives take, the more of them move with each line; 16
+// bits of the position are enough to tell it from that of the lap before.
 //
 // Receives are claimed in the order in which they were posted; arrivals are
 // published in the order in which they are complete. Neither ring can overflow
@@ -25,7 +27,7 @@ const (
 	creditArm  = line / 8
 	postsAt    = 2 * line
 
-	postBytes    = 32
+	postBytes    = 16
 	arrivalBytes = 64
 	postWords    = postBytes / 8
 	arrivalWords = arrivalBytes / 8
@@ -33,13 +35,13 @@ const (
 
 // Limits of a queue.
 const (
-	MaxDepth   = 1 << 16 // receives that can be posted at a time
+	MaxDepth   = 1 << 13 // receives that can be posted at a time
 	MaxLength  = 1 << 30 // bytes of a receive
 	MaxImmData = 32      // bytes of immediate data of an arrival
 )
 
 // depthOf returns the entries of a ring for n receives.
-func depthOf(n int) int { return roundUp(min(n, MaxDepth), 4) }
+func depthOf(n int) int { return roundUp(min(n, MaxDepth), 8) }
 
 // QueueSize returns how many bytes of memory a queue for n receives takes.
 func QueueSize(n int) int { return postsAt + depthOf(n)*(postBytes+arrivalBytes) }

@@ -172,7 +172,7 @@ func TestQueueBetweenTwoGoroutines(t *testing.T) {
 
 func TestQueueReportsWhatThePeerMayNot(t *testing.T) {
 	const n = 4
-	arrivals := (postsAt + n*postBytes) / 8
+	arrivals := (postsAt + depthOf(n)*postBytes) / 8
 	for name, c := range map[string]struct{ word, value uint64 }{
 		"a position of the future":    {0, 2},
 		"a slot that is not posted":   {1, 3 << 32},
@@ -195,13 +195,14 @@ func TestQueueReportsWhatThePeerMayNot(t *testing.T) {
 			t.Errorf("%s: ready %v, broken is %v", name, r.Ready(), r.Broken())
 		}
 	}
+	const first = 1 << 48
 	for name, c := range map[string]struct{ word, value uint64 }{
-		"a position of the future":    {0, 5},
+		"a position of the future":    {0, 5 << 48},
 		"an offset beyond the memory": {1, 1001},
 		"an offset that would wrap":   {1, ^uint64(50)},
-		"an end beyond the memory":    {2, 1001},
-		"a length that is too large":  {2, 0xffffffff},
-		"a slot that does not exist":  {2, 4 << 32},
+		"an end beyond the memory":    {0, first | 1001},
+		"a length that is too large":  {0, first | 0xffffffff},
+		"a slot that does not exist":  {0, first | 4<<32},
 	} {
 		s, r, mem := newQueue(t, n, 1000)
 		r.Post(0, 0, 1000)
@@ -238,5 +239,28 @@ func TestQueueSetUp(t *testing.T) {
 	r.Wait().Set()
 	if r.Wait().Taken() || s.Wait().Taken() == false || !s.Receiver().Take() || r.Credit().Take() {
 		t.Error("the arms are not apart")
+	}
+}
+
+// Positions are told apart by 16 bits, and go around often.
+func TestPositionsGoAround(t *testing.T) {
+	for _, n := range []int{1, 100, MaxDepth} {
+		s, r, _ := newQueue(t, n, 1<<30)
+		for i := range 200_000 {
+			slot := i % n
+			if _, ok, err := s.Peek(); ok || err != nil {
+				t.Fatalf("depth %d, message %d: a receive that was not posted: %v, %v", n, i, ok, err)
+			}
+			r.Post(slot, uint64(i), i%1000)
+			got, ok, err := s.Peek()
+			if want := (Receive{Off: uint64(i), Length: i % 1000, Slot: slot}); !ok || err != nil || got != want {
+				t.Fatalf("depth %d, message %d: %+v, %v, %v; want %+v", n, i, got, ok, err, want)
+			}
+			s.Claim()
+			s.Arrive(slot, 0, 0, nil)
+			if ok, err := r.Next(new(Arrival)); !ok || err != nil {
+				t.Fatalf("depth %d, message %d: %v, %v", n, i, ok, err)
+			}
+		}
 	}
 }

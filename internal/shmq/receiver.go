@@ -43,9 +43,8 @@ func (r *Receiver) Post(slot int, off uint64, n int) bool {
 	r.out++
 	at := r.postAt(r.at)
 	r.put(at+8, off)
-	r.put(at+16, uint64(n)|uint64(slot)<<32)
-	r.posts[(r.at&r.mask)*postWords].Store(r.at + 1)
 	r.at++
+	r.posts[((r.at-1)&r.mask)*postWords].Store(uint64(n) | uint64(slot)<<32 | r.at<<48)
 	return true
 }
 

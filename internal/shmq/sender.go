@@ -32,7 +32,7 @@ func NewSender(mem []byte, n int, memory uint64) (*Sender, error) {
 
 // Credit reports whether Peek has something, be it a violation.
 func (s *Sender) Credit() bool {
-	return s.next != s.seen || s.posts[(s.next&s.mask)*postWords].Load() != s.stale(s.next)
+	return s.next != s.seen || s.posts[(s.next&s.mask)*postWords].Load()>>48 != s.stale(s.next)&0xffff
 }
 
 // Peek returns the receive that is next, and whether there is one. It stays
@@ -51,11 +51,11 @@ func (s *Sender) read() bool {
 	for range batch {
 		at := s.seen
 		entry := s.posts[(at&s.mask)*postWords:][:postWords]
-		seq := entry[0].Load()
-		if seq == s.stale(at) || s.broken != nil {
+		word := entry[0].Load()
+		if word>>48 == s.stale(at)&0xffff || s.broken != nil {
 			break
 		}
-		r, err := s.check(at, seq, entry[1].Load(), entry[2].Load())
+		r, err := s.check(at, word, entry[1].Load())
 		if err != nil {
 			if at == s.next {
 				s.broken = err // else it is found when it is next
@@ -69,11 +69,11 @@ func (s *Sender) read() bool {
 }
 
 // check returns what an entry at a position says, if that is possible.
-func (s *Sender) check(at, seq, off, w uint64) (Receive, error) {
-	slot, n := w>>32, w&0xffffffff
+func (s *Sender) check(at, word, off uint64) (Receive, error) {
+	seq, slot, n := word>>48, word>>32&0xffff, word&0xffffffff
 	switch {
-	case seq != at+1:
-		return Receive{}, violation("receive %d where %d is next", seq-1, at)
+	case seq != (at+1)&0xffff:
+		return Receive{}, violation("receive %d where %d is next", seq-1, at&0xffff)
 	case off > s.memory || n > s.memory-off || n > MaxLength:
 		return Receive{}, violation("a receive of %d bytes at %d, in memory of %d", n, off, s.memory)
 	case slot >= uint64(s.slots):
