@@ -22,6 +22,12 @@ func ExampleList() {
 	// pe_task_resubmit       four tasks are submitted again until 16 copies are made
 	// pe_task_try_submit     the submit that checks the whole task first
 	// dma_local_copy         a text goes through lists of source and destination segments
+	// dma_copy_host          memory of the host is exported for the DPU to copy
+	// dma_copy_dpu           memory of the host is imported and copied
+	// comch_ctrl_path_server a message comes from a client, and is answered
+	// comch_ctrl_path_client a message goes to a server, and is answered
+	// sync_event_local_pci   an event is exported to another process; they take turns
+	// sync_event_remote_pci  an event of another process is imported; they take turns
 }
 
 // A virtual function has the same address on every machine.

@@ -1,11 +1,16 @@
 // Package samples lists the samples: one program for each sample of NVIDIA
-// DOCA's progress engine and DMA library, under its DOCA name, with the same
-// steps, numbers of tasks and checks. Each is a package of its own, short
+// DOCA's progress engine, DMA, Comch and sync event libraries, under its DOCA
+// name, with the same steps, numbers of tasks and checks. Some are pairs, for
+// two processes. Each is a package of its own, short
 // enough to read in one sitting beside the original; docs/samples.md says what
 // each one proves.
 package samples
 
 import (
+	"github.com/gantry-rdma/gantry/samples/comchctrlpathclient"
+	"github.com/gantry-rdma/gantry/samples/comchctrlpathserver"
+	"github.com/gantry-rdma/gantry/samples/dmacopydpu"
+	"github.com/gantry-rdma/gantry/samples/dmacopyhost"
 	"github.com/gantry-rdma/gantry/samples/dmalocalcopy"
 	"github.com/gantry-rdma/gantry/samples/peasyncstop"
 	"github.com/gantry-rdma/gantry/samples/peevent"
@@ -17,6 +22,8 @@ import (
 	"github.com/gantry-rdma/gantry/samples/petaskresubmit"
 	"github.com/gantry-rdma/gantry/samples/petasktrysubmit"
 	"github.com/gantry-rdma/gantry/samples/sample"
+	"github.com/gantry-rdma/gantry/samples/synceventlocalpci"
+	"github.com/gantry-rdma/gantry/samples/synceventremotepci"
 )
 
 // A Sample is one program.
@@ -30,8 +37,10 @@ var ErrUsage = sample.ErrUsage
 
 // The groups.
 const (
-	engine = "progress engine"
-	copies = "dma"
+	engine  = "progress engine"
+	copies  = "dma"
+	channel = "comch"
+	events  = "sync event"
 )
 
 // List returns the samples in the order in which to read them.
@@ -57,5 +66,17 @@ func List() []Sample {
 			Summary: "the submit that checks the whole task first"},
 		{Name: "dma_local_copy", Group: copies, Run: dmalocalcopy.Run,
 			Summary: "a text goes through lists of source and destination segments"},
+		{Name: "dma_copy_host", Group: copies, Run: dmacopyhost.Run, Peer: "dma_copy_dpu",
+			Summary: "memory of the host is exported for the DPU to copy"},
+		{Name: "dma_copy_dpu", Group: copies, Run: dmacopydpu.Run, Peer: "dma_copy_host",
+			Summary: "memory of the host is imported and copied"},
+		{Name: "comch_ctrl_path_server", Group: channel, Run: comchctrlpathserver.Run, Peer: "comch_ctrl_path_client",
+			Summary: "a message comes from a client, and is answered"},
+		{Name: "comch_ctrl_path_client", Group: channel, Run: comchctrlpathclient.Run, Peer: "comch_ctrl_path_server",
+			Summary: "a message goes to a server, and is answered"},
+		{Name: "sync_event_local_pci", Group: events, Run: synceventlocalpci.Run, Peer: "sync_event_remote_pci",
+			Summary: "an event is exported to another process; they take turns"},
+		{Name: "sync_event_remote_pci", Group: events, Run: synceventremotepci.Run, Peer: "sync_event_local_pci",
+			Summary: "an event of another process is imported; they take turns"},
 	}
 }

@@ -35,6 +35,16 @@ var executors = []struct {
 	{"workqueue3", []string{"--executor=workqueue", "--workers=3"}, false, false},
 }
 
+// alone returns the samples that need no other process.
+func alone() (list []samples.Sample) {
+	for _, s := range samples.List() {
+		if s.Peer == "" {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
 // life is what the state callback of one context sees.
 var life = []string{"idle>running", "running>stopping", "stopping>idle"}
 
@@ -75,7 +85,7 @@ var multi = func() samples.Result {
 }()
 
 func TestEverySampleOnEveryExecutor(t *testing.T) {
-	list := samples.List()
+	list := alone()
 	if len(list) != len(wanted) {
 		t.Fatalf("%d samples, want %d", len(list), len(wanted))
 	}
@@ -103,7 +113,7 @@ func TestEverySampleOnEveryExecutor(t *testing.T) {
 }
 
 func TestListNamesGroupsAndSummaries(t *testing.T) {
-	for i, s := range samples.List() {
+	for i, s := range alone() {
 		group := "progress engine"
 		if s.Name == "dma_local_copy" {
 			group = "dma"
@@ -117,7 +127,7 @@ func TestListNamesGroupsAndSummaries(t *testing.T) {
 // One wrong byte in one source, and the sample must say no. That byte is in
 // the first task, which every sample copies before anything goes wrong.
 func TestWrongContentsAreFound(t *testing.T) {
-	for i, s := range samples.List() {
+	for i, s := range alone() {
 		t.Run(s.Name, func(t *testing.T) {
 			var errOut bytes.Buffer
 			got, err := s.Run([]string{"--spoil", "0"}, t.Output(), &errOut)
@@ -135,7 +145,7 @@ func TestWrongContentsAreFound(t *testing.T) {
 }
 
 func TestWrongUsageIsToldApart(t *testing.T) {
-	for _, s := range samples.List() {
+	for _, s := range alone() {
 		for _, args := range [][]string{
 			{"--nonsense"}, {"--executor", "magic"}, {"--executor"}, {"--workers", "-1"},
 			{"--workers", "many"}, {"--workers", "1000000"}, {"--device", "left of the fan"}, {"left over"},
@@ -153,7 +163,7 @@ func TestWrongUsageIsToldApart(t *testing.T) {
 }
 
 func TestHelpListsTheFlags(t *testing.T) {
-	for _, s := range samples.List() {
+	for _, s := range alone() {
 		for _, flag := range []string{"-h", "--help"} {
 			var out bytes.Buffer
 			got, err := s.Run([]string{flag}, &out, io.Discard)
@@ -175,7 +185,7 @@ func TestDeviceIsOpenedByAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := infos[len(infos)-1]
-	for _, s := range samples.List() {
+	for _, s := range alone() {
 		for _, flag := range []string{"--device", "--pci-addr", "-p"} {
 			var out bytes.Buffer
 			_, err := s.Run([]string{flag, last.PCI().String()}, &out, io.Discard)

@@ -14,8 +14,12 @@ var ErrUsage = errors.New("wrong usage")
 // A Sample is one program of the samples folder.
 type Sample struct {
 	Name    string // as in DOCA, such as "pe_polling"
-	Group   string // "progress engine" or "dma"
+	Group   string // such as "progress engine" or "dma"
 	Summary string // one line: what happens
+
+	// Peer names the sample that must run at the same time in another process;
+	// it is empty for one that runs alone.
+	Peer string
 
 	// Run runs the sample with the arguments args (without its name), writes
 	// its story to out, and to errOut what went wrong beside the error that it

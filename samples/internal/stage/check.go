@@ -50,14 +50,19 @@ func (s *Stage) Saw(_ *core.Context, prev, next core.State) {
 	s.States = append(s.States, prev.String()+">"+next.String())
 }
 
-// Settle ends the counting: it keeps an error unless so many tasks came back
-// each way, and tells how it went.
-func (s *Stage) Settle(completed, failed, flushed int) {
+// Tally ends the counting: it keeps an error unless so many tasks came back each
+// way, and tells how it went.
+func (s *Stage) Tally(completed, failed, flushed int) {
 	s.Say("%d completed, %d failed, %d flushed", s.Completed, s.Failed, s.Flushed)
 	if s.Completed != completed || s.Failed != failed || s.Flushed != flushed {
 		s.Keep(fmt.Errorf("%d tasks completed, %d failed and %d were flushed; want %d, %d and %d: %w",
 			s.Completed, s.Failed, s.Flushed, completed, failed, flushed, core.ErrUnexpected))
 	}
+}
+
+// Settle is Tally after copies that were all compared.
+func (s *Stage) Settle(completed, failed, flushed int) {
+	s.Tally(completed, failed, flushed)
 	if s.err == nil {
 		s.Say("every byte that was copied is as expected")
 	}

@@ -88,7 +88,7 @@ func (s *Stage) usage(p Program, fs *flag.FlagSet) {
 	fs.SetOutput(&b)
 	fs.PrintDefaults()
 	s.Say("%s takes these flags:\n%s", s.Name, b.Bytes())
-	if p.Together != "" {
-		s.Say("It is one of two processes. In two terminals:\n%s", p.Together)
+	if p.Side != Alone {
+		s.Say("It is one of two processes. Run in two terminals, one after the other:\n  gantry sample %s\n  gantry sample %s", p.Pair[0], p.Pair[1])
 	}
 }

@@ -25,8 +25,8 @@ type Program struct {
 	Check func() error        // says what is wrong with their values; may be nil
 	Play  func(*Stage) error  // the sample; it has destroyed what it made when it returns
 
-	Side     Side   // where it runs
-	Together string // of one of two: the command lines of both, for the help
+	Side Side      // where it runs
+	Pair [2]string // of one of two: the names of both, the one to start first before the other
 	// Supports says whether a device is fit; nil is one that copies memory.
 	Supports func(*device.Info) error
 }
