@@ -177,10 +177,6 @@ func (s *seat) settle(rung func() bool) {
 		return
 	}
 	s.armed = false
-	if s.conn.gone() {
-		s.conn.silence(s)
-		return
-	}
 	if !rung() {
 		if s.quiet++; s.quiet < patience {
 			return
