@@ -41,6 +41,8 @@ type notification struct {
 	mode   EventMode
 	wanted atomic.Int32
 	set    *notify.Set // nil until it is asked for
+	owed   int         // signals that were given, or are just being given, and not taken back
+	due    time.Time   // of the timer; zero for none
 }
 
 // FD returns the descriptor that becomes readable when the engine was armed
@@ -85,7 +87,9 @@ func (e *Engine) RequestNotification() error {
 			return err
 		}
 	}
-	e.wanted.Store(armed)
+	if e.wanted.Swap(armed) == fired {
+		e.owed++
+	}
 	ready := false
 	for _, c := range e.contexts {
 		ready = c.arm() || ready
@@ -102,10 +106,18 @@ func (e *Engine) ClearNotification() error {
 	if err != nil {
 		return err
 	}
-	e.wanted.Store(disarmed)
-	if err := s.Clear(); err != nil {
+	if e.wanted.Swap(disarmed) == fired {
+		e.owed++
+	}
+	if e.owed == 0 && e.due.IsZero() {
+		return nil // woken by a descriptor that is watched, or not at all
+	}
+	e.due = time.Time{}
+	signals, err := s.Clear()
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrOperatingSystem, err)
 	}
+	e.owed -= min(e.owed, signals)
 	return nil
 }
 
@@ -175,9 +187,18 @@ func (c *Context) Unwatch(fd int) error {
 }
 
 // WakeAfter makes the descriptor of the engine readable once d is over: for a
-// backend with a deadline, from its Arm. The engine has one timer.
+// backend with a deadline, from its Arm. It holds until the notification is
+// cleared. The earliest deadline of all contexts counts.
 func (c *Context) WakeAfter(d time.Duration) error {
-	return c.withSet("set a timer", func(s *notify.Set) error { return s.SetTimer(d) })
+	e, at := c.engine, time.Now().Add(d)
+	if !e.due.IsZero() && !at.Before(e.due) {
+		return nil
+	}
+	err := c.withSet("set a timer", func(s *notify.Set) error { return s.SetTimer(d) })
+	if err == nil {
+		e.due = at
+	}
+	return err
 }
 
 func (c *Context) withSet(what string, do func(*notify.Set) error) error {

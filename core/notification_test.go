@@ -266,4 +266,43 @@ func TestDescriptorsAndTimersOfBackendsWake(t *testing.T) {
 	if readable(t, fd) {
 		t.Error("readable after the timer was cleared")
 	}
+
+	// The earliest deadline counts, whoever asks last, until the next clear.
+	start = time.Now()
+	wantErr(t, "timer", r.WakeAfter(2*time.Millisecond), nil)
+	wantErr(t, "a later timer", r.WakeAfter(time.Minute), nil)
+	wantErr(t, "wait", e.Wait(t.Context()), nil)
+	wantErr(t, "clear", e.ClearNotification(), nil)
+	if d := time.Since(start); d > 30*time.Second {
+		t.Errorf("woke after %v: the later deadline won", d)
+	}
+	wantErr(t, "timer", r.WakeAfter(time.Minute), nil)
+	wantErr(t, "an earlier timer", r.WakeAfter(time.Millisecond), nil)
+	wantErr(t, "wait", e.Wait(t.Context()), nil)
+	wantErr(t, "clear", e.ClearNotification(), nil)
+	wantErr(t, "timer", r.WakeAfter(time.Millisecond), nil)
+	wantErr(t, "clear", e.ClearNotification(), nil)
+	time.Sleep(2 * time.Millisecond)
+	if readable(t, fd) {
+		t.Error("readable by a timer that was cleared before it expired")
+	}
+}
+
+// A signal that is late, because its goroutine was interrupted between its two
+// steps, makes the descriptor readable once for nothing, and not for ever.
+func TestALateSignalIsTakenBack(t *testing.T) {
+	e := newTestEngine(t)
+	fd := notificationFD(t, e)
+	wantErr(t, "request", e.RequestNotification(), nil)
+	if !e.wanted.CompareAndSwap(armed, fired) { // the first step
+		t.Fatal("the engine is not armed")
+	}
+	wantErr(t, "clear", e.ClearNotification(), nil)
+	wantErr(t, "request", e.RequestNotification(), nil)
+	e.set.Signal() // the second step
+	wantErr(t, "wait", e.Wait(t.Context()), nil)
+	wantErr(t, "clear", e.ClearNotification(), nil)
+	if readable(t, fd) {
+		t.Error("readable for ever")
+	}
 }

@@ -21,6 +21,7 @@ type Set struct {
 	conn  syscall.RawConn    // of file
 	ready func(uintptr) bool // made once, so that Wait allocates nothing
 	found [1]unix.EpollEvent
+	timed bool // the timer was set since it was forgotten last
 }
 
 // New opens a Set. Close gives its three descriptors back.
@@ -79,34 +80,46 @@ func (s *Set) Remove(fd int) error {
 	return nil
 }
 
-// one is what Signal adds to the eventfd. Only "not zero" matters, so it reads
-// the same in either byte order.
+// one is what Signal adds to the eventfd: it reads the same in either byte
+// order, and so does the first byte of a sum.
 var one = [8]byte{1, 0, 0, 0, 0, 0, 0, 1}
 
 // Signal makes the Set readable. It never blocks: a counter that is full is
 // readable already.
 func (s *Set) Signal() { _, _ = unix.Write(s.event, one[:]) }
 
-// Clear takes back every Signal and an expired timer.
-func (s *Set) Clear() error {
-	var b [8]byte
-	for _, fd := range [...]int{s.event, s.timer} {
-		if _, err := unix.Read(fd, b[:]); err != nil && err != unix.EAGAIN && err != unix.EINTR {
-			return fmt.Errorf("clear descriptor %d: %w", fd, err)
-		}
+// Clear takes back every Signal, and says how many there were: less than 256.
+// It forgets the timer.
+func (s *Set) Clear() (signals int, err error) {
+	if err := s.StopTimer(); err != nil {
+		return 0, err
 	}
-	return nil
+	var b [8]byte
+	switch _, err := unix.Read(s.event, b[:]); err {
+	case nil:
+		return int(b[0]), nil
+	case unix.EAGAIN, unix.EINTR:
+		return 0, nil
+	default:
+		return 0, fmt.Errorf("clear descriptor %d: %w", s.event, err)
+	}
 }
 
 // SetTimer makes the Set readable once after d, replacing an earlier timer.
 // A d of zero or less is due at once.
 func (s *Set) SetTimer(d time.Duration) error {
+	s.timed = true
 	ts := unix.ItimerSpec{Value: unix.NsecToTimespec(max(int64(d), 1))}
 	return os.NewSyscallError("timerfd_settime", unix.TimerfdSettime(s.timer, 0, &ts, nil))
 }
 
-// StopTimer forgets the timer.
+// StopTimer forgets the timer, expired or not. It is no system call if none was
+// set.
 func (s *Set) StopTimer() error {
+	if !s.timed {
+		return nil
+	}
+	s.timed = false
 	return os.NewSyscallError("timerfd_settime", unix.TimerfdSettime(s.timer, 0, &unix.ItimerSpec{}, nil))
 }
 
