@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/ipc"
 	"github.com/gantry-rdma/gantry/internal/shmq"
 	"github.com/gantry-rdma/gantry/internal/sys"
 )
@@ -169,7 +170,8 @@ func (c *Connection) furnish(l layout) (theirs *sys.Doorbell, err error) {
 func (c *Connection) introduce(s socket) error {
 	k := c.owner
 	mine := hello{version: helloVersion, message: uint32(k.maxMessage), queue: uint32(k.recvQueue)}
-	if err := s.TrySend(mine.encode()); err != nil {
+	// A server that is full has closed the socket by now, and said why in it.
+	if err := s.TrySend(mine.encode()); err != nil && !errors.Is(err, ipc.ErrGone) {
 		return err
 	}
 	h, fds, err := hearWith(s, 2)

@@ -160,3 +160,28 @@ func TestStartNeedsWhatIsMandatory(t *testing.T) {
 	r.want("without connection functions", s.Start(), core.ErrInitialization)
 	r.want("destroy", s.Destroy(), nil)
 }
+
+func TestAServerThatIsFullSaysSo(t *testing.T) {
+	r := newRig(t)
+	r.engine()
+	s, c := r.server(r.engines[0], t.Name(), 1), r.client(r.engines[0], t.Name(), 1)
+	r.want("start", s.Start(), nil)
+	s.mu.Lock()
+	for range maxClients { // as many as there can be
+		s.guests[newConnection(&s.control)] = true
+	}
+	s.mu.Unlock()
+	c.begin()
+	r.until("refused", func() bool { return c.State() == core.Idle })
+	r.want("why", c.Err(), core.ErrFull)
+	if n := s.Rejected(); n != 1 {
+		t.Errorf("%d were rejected, want 1", n)
+	}
+	s.mu.Lock()
+	clear(s.guests)
+	s.mu.Unlock()
+	c.begin()
+	r.until("connected", func() bool { return c.State() == core.Running })
+	c.shut()
+	s.shut()
+}
