@@ -1,6 +1,7 @@
 package comch
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -120,7 +121,7 @@ func (c *Connection) mapRemote(o offer, fds []int) (*remote, error) {
 		closeAll(fds)
 		return nil, core.ErrInvalidValue
 	}
-	queue, err := sys.ImportPages(fds[0], int(o.queue), true)
+	queue, err := importWords(fds[0], int(o.queue))
 	if err != nil {
 		closeAll(fds[1:])
 		return nil, err
@@ -131,6 +132,19 @@ func (c *Connection) mapRemote(o offer, fds []int) (*remote, error) {
 		return nil, err
 	}
 	return newRemote(c, o, queue, memory)
+}
+
+// importWords maps memory of the peer that holds words: they are not read under
+// a guard as data is, so the peer must not be able to take them away. It cannot
+// with ordinary pages, where a hole reads as zeros; of huge pages there may be
+// none left to fill one. The descriptor is taken over.
+func importWords(fd, n int) (*sys.Pages, error) {
+	p, err := sys.ImportPages(fd, n, true)
+	if err == nil && p.Huge() {
+		_ = p.Free()
+		return nil, fmt.Errorf("the peer's queues are in huge pages: %w", core.ErrNotPermitted)
+	}
+	return p, err
 }
 
 // enlist lets producers find a remote consumer, and reports false when the

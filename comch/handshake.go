@@ -188,7 +188,7 @@ func (c *Connection) introduce(s socket) error {
 		closeAll(fds[:1])
 		return err
 	}
-	if c.segment, err = sys.ImportPages(fds[0], l.size(), true); err != nil {
+	if c.segment, err = importWords(fds[0], l.size()); err != nil {
 		return err
 	}
 	if err := c.lay(l, int(h.message)); err != nil {

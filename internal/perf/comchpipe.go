@@ -278,9 +278,10 @@ func (p *comchPipe) notReceived(t *comch.PostRecv) {
 	}
 }
 
-// A poller that has found nothing for so many turns lets another one have its
-// CPU: where there are not enough of them, the peer waits for it.
-const comchYieldTurns = 1 << 9
+// A poller that has found nothing for so many turns, a few microseconds, lets
+// another one have its CPU: where there are not enough of them, the peer waits
+// for it.
+const comchYieldTurns = 96
 
 // turn progresses once. With nothing to do it waits, by event, or yields now
 // and then. It need not hear of a measurement that is given up: that ends the
