@@ -1,6 +1,7 @@
 package comch
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -202,6 +203,15 @@ func TestClientStoppedWhileItConnects(t *testing.T) {
 			r.want("stop", err, core.ErrInProgress)
 		}
 		r.until("idle", func() bool { return c.State() == core.Idle })
+	}
+	c.begin() // and once when it is connected, but does not know it yet
+	for c.link.phase() != phaseOpen {
+		runtime.Gosched()
+	}
+	r.want("stop", c.Stop(), core.ErrInProgress)
+	r.until("idle", func() bool { return c.State() == core.Idle && s.link == nil })
+	if s.events[len(s.events)-1] != "disconnected" {
+		t.Errorf("the server was told %v", s.events)
 	}
 	c.begin()
 	r.until("running", func() bool { return c.State() == core.Running })
