@@ -109,15 +109,19 @@ func (e *Engine) ClearNotification() error {
 	if e.wanted.Swap(disarmed) == fired {
 		e.owed++
 	}
-	if e.owed == 0 && e.due.IsZero() {
-		return nil // woken by a descriptor that is watched, or not at all
+	var timer, signal error
+	if !e.due.IsZero() {
+		e.due = time.Time{}
+		timer = s.StopTimer()
 	}
-	e.due = time.Time{}
-	signals, err := s.Clear()
-	if err != nil {
+	if e.owed > 0 {
+		var n int
+		n, signal = s.TakeSignals()
+		e.owed -= min(e.owed, n)
+	}
+	if err := errors.Join(timer, signal); err != nil {
 		return fmt.Errorf("%w: %w", ErrOperatingSystem, err)
 	}
-	e.owed -= min(e.owed, signals)
 	return nil
 }
 

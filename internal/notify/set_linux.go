@@ -21,7 +21,6 @@ type Set struct {
 	conn  syscall.RawConn    // of file
 	ready func(uintptr) bool // made once, so that Wait allocates nothing
 	found [1]unix.EpollEvent
-	timed bool // the timer was set since it was forgotten last
 }
 
 // New opens a Set. Close gives its three descriptors back.
@@ -88,38 +87,41 @@ var one = [8]byte{1, 0, 0, 0, 0, 0, 0, 1}
 // readable already.
 func (s *Set) Signal() { _, _ = unix.Write(s.event, one[:]) }
 
-// Clear takes back every Signal, and says how many there were: less than 256.
-// It forgets the timer.
-func (s *Set) Clear() (signals int, err error) {
-	if err := s.StopTimer(); err != nil {
-		return 0, err
+// Clear takes back every Signal and an expired timer.
+func (s *Set) Clear() error {
+	_, err := s.TakeSignals()
+	if err == nil {
+		_, err = take(s.timer)
 	}
+	return err
+}
+
+// TakeSignals takes back every Signal, and says how many there were: less than
+// 256. It leaves the timer alone.
+func (s *Set) TakeSignals() (n int, err error) { return take(s.event) }
+
+// take reads what makes a descriptor readable, and returns the first byte of it.
+func take(fd int) (int, error) {
 	var b [8]byte
-	switch _, err := unix.Read(s.event, b[:]); err {
+	switch _, err := unix.Read(fd, b[:]); err {
 	case nil:
 		return int(b[0]), nil
 	case unix.EAGAIN, unix.EINTR:
 		return 0, nil
 	default:
-		return 0, fmt.Errorf("clear descriptor %d: %w", s.event, err)
+		return 0, fmt.Errorf("clear descriptor %d: %w", fd, err)
 	}
 }
 
 // SetTimer makes the Set readable once after d, replacing an earlier timer.
 // A d of zero or less is due at once.
 func (s *Set) SetTimer(d time.Duration) error {
-	s.timed = true
 	ts := unix.ItimerSpec{Value: unix.NsecToTimespec(max(int64(d), 1))}
 	return os.NewSyscallError("timerfd_settime", unix.TimerfdSettime(s.timer, 0, &ts, nil))
 }
 
-// StopTimer forgets the timer, expired or not. It is no system call if none was
-// set.
+// StopTimer forgets the timer, expired or not.
 func (s *Set) StopTimer() error {
-	if !s.timed {
-		return nil
-	}
-	s.timed = false
 	return os.NewSyscallError("timerfd_settime", unix.TimerfdSettime(s.timer, 0, &unix.ItimerSpec{}, nil))
 }
 

@@ -27,7 +27,10 @@ func (s *Set) Remove(int) error { return errors.ErrUnsupported }
 func (s *Set) Signal() {}
 
 // Clear answers errors.ErrUnsupported.
-func (s *Set) Clear() (int, error) { return 0, errors.ErrUnsupported }
+func (s *Set) Clear() error { return errors.ErrUnsupported }
+
+// TakeSignals answers errors.ErrUnsupported.
+func (s *Set) TakeSignals() (int, error) { return 0, errors.ErrUnsupported }
 
 // SetTimer answers errors.ErrUnsupported.
 func (s *Set) SetTimer(time.Duration) error { return errors.ErrUnsupported }
