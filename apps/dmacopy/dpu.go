@@ -163,7 +163,9 @@ func (d *dpu) addTask(e export, i int) error {
 	return err
 }
 
-// copy submits the next chunk.
+// copy submits the next chunk. Once the host has taken its window away, or is
+// dead, there is nothing to copy, whatever it has asked for before: then the end
+// of the connection, or the host's last word, is what ends this side too.
 func (d *dpu) copy() (err error) {
 	n := d.next
 	t := d.tasks[n%int64(len(d.tasks))]
@@ -177,20 +179,23 @@ func (d *dpu) copy() (err error) {
 		err = t.Submit()
 	}
 	d.next++
+	if d.window.Revoked() {
+		return nil
+	}
 	return err
 }
 
 // copied is called for each chunk that was moved, in their order. The host gets
 // its slot back before this side writes.
 func (d *dpu) copied(t *dma.Memcpy) {
-	if d.err != nil {
+	if d.deaf() {
 		return
 	}
 	d.keep(d.tell(encodeTurn(kindDone, int64(t.User))))
-	if d.err == nil && d.dst != nil {
+	if !d.deaf() && d.dst != nil {
 		d.keep(d.dst.write(t.Dst().Data()))
 	}
-	if d.err == nil {
+	if !d.deaf() {
 		d.keep(d.through())
 	}
 }

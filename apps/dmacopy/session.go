@@ -36,6 +36,7 @@ type session struct {
 
 	agreed bool // the peer's DIRECTION has come
 	theirs *status
+	ending bool // the connection is over, and the reason why is still to come
 	over   bool // all went well
 	result Result
 	err    error // the first one: from then on nothing is begun
@@ -131,7 +132,7 @@ func (s *session) meet(ctx context.Context) error {
 // finished is asked by the engine's loop.
 func (s *session) finished() bool {
 	if s.err == nil && !s.over {
-		s.keep(s.part.lost())
+		s.err = s.part.lost()
 	}
 	return s.err != nil || s.over
 }
@@ -145,7 +146,7 @@ func (s *session) direction() direction {
 
 // receive is called for every message of a connection.
 func (s *session) receive(c *comch.Connection, m []byte) {
-	if c != s.conn || s.err != nil || s.over {
+	if last := s.ending && len(m) > 0 && m[0] == kindStatus; c != s.conn || s.deaf() && !last {
 		return
 	}
 	ok, err := s.handle(m)
@@ -341,7 +342,30 @@ func (s *session) close() (err error) {
 	return err
 }
 
-func (s *session) keep(err error) { core.KeepFirst(&s.err, err) }
+// keep remembers the first error. One that only follows from the end of the
+// connection is not kept: what the other side sent before may say more, and the
+// end is reported behind that.
+func (s *session) keep(err error) {
+	if err != nil && s.conn != nil && s.conn.Err() != nil && follows(err) {
+		s.ending = true
+		return
+	}
+	core.KeepFirst(&s.err, err)
+}
+
+// follows reports whether an error may say no more than that the connection has
+// ended, or the other side's memory with it: whichever call meets the end
+// first.
+func follows(err error) bool {
+	switch core.StatusOf(err) {
+	case core.ErrConnectionReset, core.ErrBadState, core.ErrIOFailed, core.ErrNotPermitted, core.ErrInvalidValue:
+		return true
+	}
+	return false
+}
+
+// deaf reports whether nothing more is done about the copy.
+func (s *session) deaf() bool { return s.err != nil || s.over || s.ending }
 
 // gone says that the peer left.
 func (s *session) gone(err error) error {
