@@ -163,18 +163,24 @@ func (c ICRC) AddPad(n int) ICRC {
 func (c ICRC) Put(b *[ICRCLen]byte) { binary.LittleEndian.PutUint32(b[:], uint32(c)) }
 
 // Sum returns the ICRC that p should carry if it was sent with id.
+func (f Flow) Sum(p Packet, id Ident) uint32 {
+	return uint32(f.Over(p.b[:len(p.b)-ICRCLen], p.Len(), id))
+}
+
+// Over returns the ICRC of a packet whose headers, payload and pad lie together
+// in b, which begins with so many bytes of headers: a BTH at least. For IPv6
+// the id means nothing.
 //
-// Headers and payload lie together, so that most of the headers go the fast way
+// It is faster than piece by piece, because most of the headers go the fast way
 // with the payload: hash/crc32 takes 16 bytes at once, and of what is left over
 // one byte after the other. So that goes ahead.
-func (f Flow) Sum(p Packet, id Ident) uint32 {
-	covered := p.b[:len(p.b)-ICRCLen]
-	r := f.start(len(covered), id)
-	if len(covered) < fastCRC+BTHLen {
-		return uint32(ICRC(^crcHeaders(r, p.Bytes())).Add(p.Padded()))
+func (f Flow) Over(b []byte, headers int, id Ident) ICRC {
+	r := f.start(len(b), id)
+	if len(b) < fastCRC+BTHLen {
+		return ICRC(^crcHeaders(r, b[:headers])).Add(b[headers:])
 	}
-	ahead := 8 + (len(covered)-8)&15 // the word of the BTH with a mask is among them
-	return uint32(ICRC(^crcHeaders(r, covered[:ahead])).Add(covered[ahead:]))
+	ahead := 8 + (len(b)-8)&12 // the word of the BTH with a mask is among them
+	return ICRC(^crcHeaders(r, b[:ahead])).Add(b[ahead:])
 }
 
 // fastCRC is from how many bytes on hash/crc32 is fast.

@@ -14,7 +14,7 @@ import (
 const (
 	sendMessages = 64
 	sendPieces   = 1024 // the kernel's limit, which also holds for one message
-	copyPayload  = 256  // up to so many bytes copying is cheaper than a piece
+	copyPayload  = 1024 // up to so many bytes copying is cheaper than a piece
 	stageFrame   = frame.HeadSize + copyPayload + 3 + roce.ICRCLen
 	stageSize    = 256 * stageFrame
 	maxDatagram  = 65535 - 48 // with the larger headers, those of IPv6
@@ -192,23 +192,33 @@ func (s *sender) add(f *frame.Frame, to *flow, segment int) bool {
 	if !ok || len(rest) > 0 {
 		return false
 	}
+	start := len(s.stage)
 	s.stage = append(s.stage, h.Bytes()...)
-	c := to.icrc.Start(h, f.Len+int(f.Pad), roce.Segment(segment))
-	for _, p := range f.Payload {
-		c = c.Add(p)
-		if f.Len <= copyPayload {
+	var c roce.ICRC
+	if f.Len <= copyPayload {
+		for _, p := range f.Payload {
 			s.stage = append(s.stage, p...)
-			continue
 		}
+		s.stage = append(s.stage, zeros[:f.Pad]...)
+		c = to.icrc.Over(s.stage[start:], h.Len(), roce.Segment(segment))
+	} else {
+		c = to.icrc.Start(h, f.Len+int(f.Pad), roce.Segment(segment))
 		s.close()
-		s.batch.Add(p)
+		for _, p := range f.Payload {
+			c = c.Add(p)
+			s.batch.Add(p)
+		}
+		s.stage = append(s.stage, zeros[:f.Pad]...)
+		c = c.AddPad(int(f.Pad))
 	}
-	c = c.AddPad(int(f.Pad)) ^ roce.ICRC(f.Damage)
-	var tail [3 + roce.ICRCLen]byte
-	c.Put((*[roce.ICRCLen]byte)(tail[f.Pad:]))
-	s.stage = append(s.stage, tail[:f.Pad+roce.ICRCLen]...)
+	var tail [roce.ICRCLen]byte
+	(c ^ roce.ICRC(f.Damage)).Put(&tail)
+	s.stage = append(s.stage, tail[:]...)
 	return true
 }
+
+// zeros are the bytes of a pad.
+var zeros [3]byte
 
 // sound reports whether the lengths of f are true.
 func sound(f *frame.Frame) bool {
