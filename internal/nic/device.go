@@ -113,7 +113,7 @@ func Open(c Config) (*Device, error) {
 		d.trains = l.Trains()
 	}
 	if fd, ok := d.link.Pollable(); ok {
-		d.linkFD, d.burst = fd, burstOnWire
+		d.linkFD, d.burst, d.tx.socket = fd, burstOnWire, true
 	}
 	if n := d.stats().RecvBuffer; n > 0 {
 		d.paths = newPaths(int64(n / (2*c.Link.MTU() + packetOverhead)))

@@ -24,6 +24,7 @@ const lateness = time.Millisecond
 // each.
 type outbox struct {
 	link   link.Link
+	socket bool                         // link is one
 	frames [2*outBatch + 1]*frame.Frame // one more, for what is kept
 	n      int
 
@@ -72,14 +73,30 @@ func (o *outbox) keep(kind roce.Opcode) {
 // send hands over as much as the link takes, and reports whether that was all.
 // What is kept goes behind requests, so that these arrive while it is still
 // being sent.
+//
+// A socket is done with frames before Send returns, and passes them back to the
+// driver of the circle, which so needs no atomic operation.
 func (o *outbox) send() bool {
 	o.release()
 	n := o.n
+	if o.socket {
+		o.mark(true)
+	}
 	taken := o.link.Send(o.frames[:n])
+	if o.socket {
+		o.mark(false)
+	}
 	copy(o.frames[:], o.frames[taken:n])
 	clear(o.frames[n-taken : n])
 	o.n -= taken
 	return o.n == 0
+}
+
+// mark says of all frames whether who gives them back drives the circle.
+func (o *outbox) mark(here bool) {
+	for _, f := range o.frames[:o.n] {
+		f.Owner.(*outFrame).here = here
+	}
 }
 
 // age ends a drive, and reports whether what is kept has to leave now.
