@@ -34,6 +34,7 @@ type rcEnd struct {
 	cm       *rcIntroducer   // or nil
 	region   []byte          // see rcLayout
 	mr       *verbs.MR
+	base     uint64 // address of region
 	expect   []byte // the pattern of the other end
 	flows    []flow
 	far      rcHello // what the other end has said
@@ -111,6 +112,7 @@ func (e *rcEnd) allocate() (err error) {
 		return fmt.Errorf("register %d bytes: %w", len(e.region), err)
 	}
 	e.later(e.mr.Dereg)
+	e.base = e.mr.Addr()
 	if t.Events {
 		if e.ch, err = d.CreateCompChannel(); err != nil {
 			return err
@@ -202,7 +204,7 @@ var services = map[string]service{
 
 // hello returns what the other end has to know.
 func (e *rcEnd) hello() rcHello {
-	h := rcHello{Addr: e.port.dev.Addr(), Base: e.mr.Addr(), RKey: e.mr.RKey()}
+	h := rcHello{Addr: e.port.dev.Addr(), Base: e.base, RKey: e.mr.RKey()}
 	if e.cm != nil {
 		h.Port, h.QPs = e.cm.port(), make([]rcQP, len(e.flows)) // it tells the rest itself
 		return h

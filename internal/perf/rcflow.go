@@ -106,11 +106,11 @@ func (e *rcEnd) build(i int, f *flow, k int, m uint64) {
 	from, slot := e.layout.start(m), e.layout.slot(i, m)
 	switch w.Opcode {
 	case verbs.WRRDMARead:
-		f.sge[k].Addr = e.mr.Addr() + uint64(slot)
+		f.sge[k].Addr = e.base + uint64(slot)
 		w.RemoteAddr = e.far.Base + uint64(from)
 		return
 	case verbs.WRAtomicCmpAndSwp, verbs.WRAtomicFetchAndAdd:
-		f.sge[k].Addr = e.mr.Addr() + uint64(slot)
+		f.sge[k].Addr = e.base + uint64(slot)
 		w.Compare, w.Swap = m, m+1
 		return
 	case verbs.WRRDMAWrite, verbs.WRRDMAWriteWithImm:
@@ -120,7 +120,7 @@ func (e *rcEnd) build(i int, f *flow, k int, m uint64) {
 		w.Flags |= verbs.Inline
 		w.Data = e.region[from : from+e.test.Size]
 	} else {
-		f.sge[k].Addr = e.mr.Addr() + uint64(from)
+		f.sge[k].Addr = e.base + uint64(from)
 	}
 }
 
