@@ -122,7 +122,10 @@ func Open(c Config) (*Device, error) {
 	d.keys.regions.init()
 	d.keys.generation.Store(uint32(instant()))
 	d.events.init()
-	d.rx.d = d
+	d.rx.d, d.rx.most = d, inBatch
+	if d.linkFD >= 0 {
+		d.rx.most = inBatchOnWire
+	}
 	d.tx.link = d.link
 	d.pools[0].init(d, narrow)
 	d.pools[1].init(d, c.Limits.SGE)

@@ -181,7 +181,7 @@ func (c *circle) round(budget int, first bool) (did bool) {
 			continue
 		}
 		n := d.rx.pass()
-		d.rx.full = n == inBatch
+		d.rx.full = n == d.rx.most
 		did = did || n > 0
 	}
 	for h := c.fresh.pop(); h != nil; h = c.fresh.pop() {

@@ -39,11 +39,13 @@ var (
 // a fifth of the speed.
 //
 // Through a socket everything is copied once more, and a run costs system calls
-// and an acknowledgement: so it is two such messages, which the second cache
-// holds. The receive path takes no more at once either.
+// and an acknowledgement: so it is more there, and the second cache holds it.
+// One datagram that the kernel cuts has room for 62 packets of 1 KiB, 15 of 4
+// KiB: with 60 none goes out half empty. The receive path takes no more at once
+// either.
 const (
 	burst       = 16
-	burstOnWire = 32
+	burstOnWire = 60
 )
 
 // run is one run of the send half.

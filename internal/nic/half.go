@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	outBatch   = 32   // frames that are handed to the link at once
+	outBatch   = 64   // frames that are handed to the link at once
 	entryBatch = 16   // completions that a half hands to their queue at once
 	backlog    = 1024 // packets that wait for one half; more are dropped
 )

@@ -6,8 +6,13 @@ import (
 	"github.com/gantry-rdma/gantry/work"
 )
 
-// inBatch is how many packets are taken from the link at once.
-const inBatch = 32
+// inBatch is how many packets are taken from the link at once, and
+// inBatchOnWire how many from a socket: no less than a run sends, or a sender
+// on the same executor would bury its receiver.
+const (
+	inBatch       = 32
+	inBatchOnWire = burstOnWire
+)
 
 // A receiver takes packets from the link and puts them where they belong.
 //
@@ -16,8 +21,9 @@ const inBatch = 32
 type receiver struct {
 	d     *Device
 	item  work.Item
-	batch [inBatch]*frame.Frame
-	drops [inBatch]*frame.Frame
+	batch [max(inBatch, inBatchOnWire)]*frame.Frame
+	drops [max(inBatch, inBatchOnWire)]*frame.Frame
+	most  int  // packets of one batch
 	n     int  // of drops
 	full  bool // for the circle: there may be more to take
 
@@ -36,7 +42,7 @@ func (r *receiver) run(budget int) (more bool) {
 	}
 	for budget > 0 {
 		n := r.pass()
-		if n < inBatch {
+		if n < r.most {
 			return false
 		}
 		budget -= n
@@ -47,14 +53,14 @@ func (r *receiver) run(budget int) (more bool) {
 // loop is the receive path as a goroutine. Closing the link ends it.
 func (r *receiver) loop() {
 	for r.d.link.Wait() {
-		for r.pass() == inBatch {
+		for r.pass() == r.most {
 		}
 	}
 }
 
 // pass takes one batch and returns how many packets were in it.
 func (r *receiver) pass() int {
-	n := r.d.link.Recv(r.batch[:])
+	n := r.d.link.Recv(r.batch[:r.most])
 	if n == 0 {
 		return 0
 	}
