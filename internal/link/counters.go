@@ -10,9 +10,10 @@ import (
 // wireLen returns the bytes of a packet from BTH to before the ICRC.
 func wireLen(f *frame.Frame) int { return int(f.HeadLen) + f.Len + int(f.Pad) }
 
-// sentCounters count on the sending side; anyone may add, once per batch.
+// sentCounters count on the sending side.
 type sentCounters struct {
-	frames, bytes, merged, calls, dropped, twice, blocked atomic.Uint64
+	frames, bytes, merged, calls uint64 // of a UDP link: under the lock of its sender
+	dropped, twice, blocked      atomic.Uint64
 }
 
 // A pushed says what became of frames that the kernel took.
@@ -23,8 +24,8 @@ type pushed struct {
 }
 
 func (c *sentCounters) add(p pushed) {
-	c.frames.Add(uint64(p.taken - p.twice))
-	c.bytes.Add(uint64(p.bytes))
+	c.frames += uint64(p.taken - p.twice)
+	c.bytes += uint64(p.bytes)
 	if p.twice > 0 {
 		c.twice.Add(uint64(p.twice))
 	}
@@ -43,17 +44,17 @@ func (c *sentCounters) drop(frames []*frame.Frame) {
 }
 
 func (c *sentCounters) read(s *Stats) {
-	s.SentFrames, s.SentBytes = c.frames.Load(), c.bytes.Load()
-	s.SentMerged, s.SentCalls = c.merged.Load(), c.calls.Load()
+	s.SentFrames, s.SentBytes = c.frames, c.bytes
+	s.SentMerged, s.SentCalls = c.merged, c.calls
 	s.SentDropped, s.SentTwice = c.dropped.Load(), c.twice.Load()
 	s.Blocked = c.blocked.Load()
 }
 
-// recvCounters count on the receiving side.
+// recvCounters count on the receiving side, under the lock of the receiver.
 type recvCounters struct {
-	frames, bytes, merged, calls          atomic.Uint64
-	length, version, opcode, icrc, solved atomic.Uint64
-	noBuffer                              atomic.Uint64
+	frames, bytes, merged, calls          uint64
+	length, version, opcode, icrc, solved uint64
+	noBuffer                              uint64
 }
 
 // refuse counts a packet that roce.Parse refuses, by the first thing that is
@@ -61,19 +62,19 @@ type recvCounters struct {
 func (c *recvCounters) refuse(packet []byte) {
 	switch {
 	case len(packet) < roce.BTHLen+roce.ICRCLen:
-		c.length.Add(1)
+		c.length++
 	case (*roce.BTH)(packet).Version() != 0:
-		c.version.Add(1)
+		c.version++
 	case !(*roce.BTH)(packet).Opcode().Known() && !offered((*roce.BTH)(packet).Opcode().Transport()):
-		c.opcode.Add(1)
+		c.opcode++
 	default:
-		c.length.Add(1)
+		c.length++
 	}
 }
 
 func (c *recvCounters) read(s *Stats) {
-	s.RecvFrames, s.RecvBytes = c.frames.Load(), c.bytes.Load()
-	s.RecvMerged, s.RecvCalls = c.merged.Load(), c.calls.Load()
-	s.BadLength, s.BadVersion, s.BadOpcode = c.length.Load(), c.version.Load(), c.opcode.Load()
-	s.BadICRC, s.Solved, s.NoBuffer = c.icrc.Load(), c.solved.Load(), c.noBuffer.Load()
+	s.RecvFrames, s.RecvBytes = c.frames, c.bytes
+	s.RecvMerged, s.RecvCalls = c.merged, c.calls
+	s.BadLength, s.BadVersion, s.BadOpcode = c.length, c.version, c.opcode
+	s.BadICRC, s.Solved, s.NoBuffer = c.icrc, c.solved, c.noBuffer
 }

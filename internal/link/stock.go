@@ -8,8 +8,8 @@ import (
 )
 
 // A buffer holds one message that the kernel handed over: a packet, or several
-// that were merged. The receiver counts as one reference while it takes the
-// message apart, and each frame with a payload in it as one more.
+// that were merged. The receiver counts as one reference while the buffer is in
+// one of its slots, and each frame with a payload in it as one more.
 type buffer struct {
 	mem  []byte
 	refs atomic.Int32
@@ -114,7 +114,9 @@ func (u *UDP) Give(frames []*frame.Frame) {
 	}
 	s.release(of, n)
 	filled := s.empty.Load()
-	s.empty.Store(false)
+	if filled {
+		s.empty.Store(false)
+	}
 	s.mu.Unlock()
 	if filled {
 		u.recv.gate.signal()

@@ -186,10 +186,12 @@ func (u *UDP) Pollable() (fd int, ok bool) {
 // Stats returns the counters.
 func (u *UDP) Stats() Stats {
 	var s Stats
-	u.sent.read(&s)
-	u.got.read(&s)
 	u.send.mu.Lock()
 	defer u.send.mu.Unlock()
+	u.recv.mu.Lock()
+	defer u.recv.mu.Unlock()
+	u.sent.read(&s)
+	u.got.read(&s)
 	if u.send.err != 0 {
 		s.SendError = u.send.err
 	}

@@ -43,6 +43,7 @@ type receiver struct {
 	count, at int     // messages that came, and which one is taken apart
 	packets   int     // in those that were taken apart
 	average   int     // packets of a message of the last fetch, rounded up
+	most      int     // messages to ask for next
 	msg       sys.Received
 	flow      *flow
 	off       int // bytes of the message that are done
@@ -58,7 +59,7 @@ func (r *receiver) init(u *UDP, local netip.AddrPort, c UDPConfig) {
 	r.from = &r.own
 	r.batch = sys.NewRecvBatch(recvMessages)
 	r.gate.init()
-	r.average = 1
+	r.average, r.most = 1, 1
 	size := mergedSize
 	if c.Plain {
 		size = plainSize
@@ -92,7 +93,9 @@ func (u *UDP) Recv(frames []*frame.Frame) (n int) {
 			break
 		}
 	}
-	r.left.Store(r.at < r.count)
+	if left := r.at < r.count; left != r.left.Load() {
+		r.left.Store(left)
+	}
 	return n
 }
 
@@ -116,24 +119,29 @@ func (u *UDP) lookForRoom() {
 // others.
 //
 // What is fetched and not handed out yet grows cold: asking for all there is
-// cost a quarter of the speed of large messages.
+// cost a quarter of the speed of large messages. After a pause it asks for one,
+// which is mostly all there is: the kernel takes long to find that there is no
+// second one. Then it asks for twice as many each time.
 func (u *UDP) fetch(frames int, more *bool) bool {
 	r := &u.recv
 	if r.count > 0 {
 		r.average = max((r.packets+r.count-1)/r.count, 1)
 	}
 	r.packets = 0
-	n := r.fill(min((frames+r.average-1)/r.average, recvMessages))
+	n := r.fill(min((frames+r.average-1)/r.average, r.most))
 	if n == 0 {
-		u.got.noBuffer.Add(1)
+		u.got.noBuffer++
 		return false
 	}
 	var count int
 	count, *more = u.receive(n)
 	if r.at, r.count = 0, count; count == 0 {
+		r.most = 1
 		return false
 	}
-	u.got.calls.Add(1)
+	*more = *more && r.most > 1
+	r.most = min(2*r.most, recvMessages)
+	u.got.calls++
 	r.open()
 	return true
 }
@@ -151,6 +159,7 @@ func (r *receiver) fill(n int) int {
 			r.stock.ranOut(i == 0)
 			return i
 		}
+		b.refs.Store(1)
 		r.slots[i] = b
 		r.batch.Set(i, b.mem)
 	}
@@ -173,7 +182,6 @@ func (r *receiver) open() {
 	r.msg = r.batch.Got(r.at)
 	r.off, r.id = 0, 0
 	r.flow = r.from.flows.find(frame.Addr{IP: r.msg.IP, Port: r.msg.Port})
-	r.slots[r.at].refs.Store(1)
 }
 
 // takeApart makes frames of the packets of the open message, and opens the next
@@ -184,7 +192,7 @@ func (u *UDP) takeApart(frames []*frame.Frame) (n int, ok bool) {
 	in := int32(0) // frames with their payload in the buffer
 	for n < len(frames) && r.off < r.msg.Len {
 		if len(r.spare) == 0 && !r.restock() {
-			u.got.noBuffer.Add(1)
+			u.got.noBuffer++
 			break
 		}
 		end := min(r.off+step, r.msg.Len)
@@ -204,16 +212,16 @@ func (u *UDP) takeApart(frames []*frame.Frame) (n int, ok bool) {
 	if in > 0 {
 		b.refs.Add(in) // before anybody has them
 	}
-	u.got.frames.Add(uint64(n))
-	u.got.bytes.Add(uint64(bytes))
+	u.got.frames += uint64(n)
+	u.got.bytes += uint64(bytes)
 	if step < r.msg.Len {
-		u.got.merged.Add(uint64(n))
+		u.got.merged += uint64(n)
 	}
 	if r.off < r.msg.Len {
 		return n, n == len(frames)
 	}
 	if r.msg.Len == 0 {
-		u.got.length.Add(1)
+		u.got.length++
 	}
 	r.done()
 	return n, true
@@ -229,8 +237,12 @@ func (r *receiver) step() int {
 
 // done ends the open message. Its buffer stays in the slot if no frame needs it.
 func (r *receiver) done() {
-	if b := r.slots[r.at]; b.refs.Add(-1) > 0 {
-		r.slots[r.at] = nil
+	if b := r.slots[r.at]; b.refs.Load() > 1 { // else it stays 1: no frame has it
+		if b.refs.Add(-1) > 0 {
+			r.slots[r.at] = nil
+		} else {
+			b.refs.Store(1) // the last one came back in between
+		}
 	}
 	if r.at++; r.at < r.count {
 		r.open()
@@ -253,11 +265,11 @@ func (u *UDP) parse(f *received, b *buffer, packet []byte) bool {
 	next, solved, ok := r.flow.check(p, r.id)
 	r.id = next
 	if !ok {
-		u.got.icrc.Add(1)
+		u.got.icrc++
 		return false
 	}
 	if solved {
-		u.got.solved.Add(1)
+		u.got.solved++
 	}
 	f.HeadLen = uint8(copy(f.Head[:], p.Headers.Bytes()))
 	f.Pad = uint8(p.BTH().Pad())

@@ -94,7 +94,7 @@ func (u *UDP) flush(frames []*frame.Frame) (done int, room bool) {
 	s := &u.send
 	for at := 0; at < s.batch.Len(); {
 		n, err := s.batch.Send(u.sock, at)
-		u.sent.calls.Add(1)
+		u.sent.calls++
 		if n > 0 {
 			for i := range n {
 				u.sentMessage(frames[done:s.ends[at+i]])
@@ -135,7 +135,7 @@ func (u *UDP) sentMessage(frames []*frame.Frame) {
 	}
 	u.sent.add(p)
 	if len(frames) > 1 {
-		u.sent.merged.Add(uint64(len(frames)))
+		u.sent.merged += uint64(len(frames))
 	}
 }
 
