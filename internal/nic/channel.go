@@ -117,7 +117,8 @@ func (c *Channel) pop() (*CQ, error) {
 			return nil, ErrClosed
 		}
 		if c.set != nil {
-			return nil, c.set.Clear()
+			_, err := c.set.Clear()
+			return nil, err
 		}
 		return nil, nil
 	}
