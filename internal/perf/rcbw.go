@@ -76,7 +76,8 @@ func (r *rcRun) forget() {
 
 // nothingCame is the error of a measurement without a single message.
 func (r *rcRun) nothingCame() error {
-	return fmt.Errorf("none of %d messages came to %v: %w", r.sent, r.a.far.Addr, ErrRCPeer)
+	return fmt.Errorf("none of %d messages came to %v: does a firewall drop UDP port 4791, does NAT rewrite what the ICRC covers, "+
+		"or is a packet larger than the network carries: %w", r.sent, r.a.far.Addr, ErrRCPeer)
 }
 
 // arrived returns how many of the messages of a slice came, at both ends, and

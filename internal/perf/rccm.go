@@ -130,8 +130,10 @@ func (n *rcIntroducer) take(ev cm.Event) error {
 		return n.hurry(n.flow[ev.ID])
 	case cm.Rejected:
 		return fmt.Errorf("queue pair %d: the other end refuses the connection: %v: %w", n.flow[ev.ID], ev.Reason, ErrRCPeer)
-	case cm.ConnectError, cm.Unreachable, cm.AddrError:
-		return fmt.Errorf("queue pair %d: %v: %w: does a firewall drop UDP port 4791", n.flow[ev.ID], ev.Type, ev.Err)
+	case cm.Unreachable:
+		return fmt.Errorf("queue pair %d: %v does not answer: %s: %w", n.flow[ev.ID], n.e.far.Addr, n.e.silence(), ErrRCPeer)
+	case cm.ConnectError, cm.AddrError:
+		return fmt.Errorf("queue pair %d: %v: %w", n.flow[ev.ID], ev.Type, ev.Err)
 	case cm.Disconnected:
 		return fmt.Errorf("queue pair %d: the other end has disconnected: %w", n.flow[ev.ID], ErrRCPeer)
 	case cm.AddrResolved, cm.RouteResolved, cm.TimewaitExit:
@@ -171,7 +173,7 @@ func introduce(ctx context.Context, ends ...*rcEnd) error {
 			return context.Cause(ctx)
 		}
 		if time.Since(start) > answerTime {
-			return fmt.Errorf("not all queue pairs are connected after %v: do packets to UDP port 4791 arrive? %w", answerTime, ErrRCPeer)
+			return fmt.Errorf("not all queue pairs are connected after %v: %s: %w", answerTime, ends[0].silence(), ErrRCPeer)
 		}
 		notify.Yield()
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/rendezvous"
 	"github.com/gantry-rdma/gantry/verbs"
 )
 
@@ -155,9 +156,11 @@ func (e *rcEnd) refused(i int, what string, err error) {
 
 // broken notes a completion with an error. Those that follow it were flushed.
 func (e *rcEnd) broken(i int, w *verbs.WC) {
-	core.KeepFirst(&e.failed, &BrokenConnection{
-		Peer: e.far.Addr.String(), QP: i, Message: w.ID & numberOf, Status: w.Status,
-	})
+	b := &BrokenConnection{Peer: e.far.Addr.String(), QP: i, Message: w.ID & numberOf, Status: w.Status}
+	if w.Status == verbs.WCRetryExc {
+		b.Hint = e.silence()
+	}
+	core.KeepFirst(&e.failed, b)
 }
 
 // A BrokenConnection error says that a queue pair went to the error state.
@@ -166,6 +169,7 @@ type BrokenConnection struct {
 	QP      int    // number of the queue pair, from 0
 	Message uint64 // the first that failed
 	Status  verbs.WCStatus
+	Hint    string // what the counters tell, if the other end does not answer
 }
 
 // Error implements error.
@@ -174,8 +178,18 @@ func (b *BrokenConnection) Error() string {
 	if b.Status == verbs.WCRetryExc {
 		what = b.Peer + " does not answer any more"
 	}
-	return fmt.Sprintf("%s: message %d on queue pair %d ended with %v: %s",
-		what, b.Message, b.QP, b.Status, b.Status.Description())
+	s := fmt.Sprintf("%s: message %d on queue pair %d ended with %v: %s", what, b.Message, b.QP, b.Status, b.Status.Description())
+	if b.Hint != "" {
+		s += ": " + b.Hint
+	}
+	return s
+}
+
+// silence says what the counters of the device tell about a peer that cannot be
+// heard.
+func (e *rcEnd) silence() string {
+	d := e.port.dev
+	return rendezvous.Silence(d.Counter, d.Addr(), e.far.Addr, "gantry perf still runs there")
 }
 
 // wait blocks until there is a completion. It arms first, and looks once more.

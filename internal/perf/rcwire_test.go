@@ -146,8 +146,9 @@ func TestRCServerGoesAway(t *testing.T) {
 	<-gone
 	var broken *BrokenConnection
 	if errors.As(err, &broken) {
-		if broken.Status != verbs.WCRetryExc || !strings.Contains(err.Error(), "does not answer any more") {
-			t.Errorf("got error %v, want RETRY_EXC", err)
+		if broken.Status != verbs.WCRetryExc || !strings.Contains(err.Error(), "does not answer any more") ||
+			!strings.Contains(err.Error(), "look whether gantry perf still runs there") {
+			t.Errorf("got error %v, want RETRY_EXC, and where to look", err)
 		}
 	} else if err == nil || !strings.Contains(err.Error(), "went away") {
 		t.Errorf("got error %v, want one that says that the server is gone", err)

@@ -102,11 +102,22 @@ func (e *end) findings() string {
 	case refused > 0 && e.test.Faults == (link.Faults{Seed: e.test.Faults.Seed}):
 		return fmt.Sprintf("the system refuses to send packets (send_err %d): is there a way to %v, and does a firewall allow UDP port 4791?", refused, peer)
 	case e.dev.Counter("rcvd_pkts") == 0:
+		hidden := "and whether a firewall drops UDP port 4791"
+		n := e.test.Size
+		if e.test.Type != verbs.UD {
+			n = min(n, e.test.MTU)
+		}
+		if n > ethernetMTU {
+			hidden = fmt.Sprintf("whether the network between carries packets of %d bytes, %s", n, hidden)
+		}
 		return fmt.Sprintf("not one packet has come to UDP port 4791 of %v: see what the other end printed, whether %v is on its "+
-			"machine, and whether a firewall drops UDP port 4791", e.dev.Addr(), peer)
+			"machine, %s", e.dev.Addr(), peer, hidden)
 	}
 	return ""
 }
+
+// ethernetMTU is the path MTU that every network carries.
+const ethernetMTU = 1024
 
 // name returns the name of a transport service.
 func name(t verbs.QPType) string {

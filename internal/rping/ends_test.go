@@ -272,6 +272,27 @@ func TestWithoutAServer(t *testing.T) {
 	s.end(true)
 }
 
+func TestAnEndWithASmallerMTUSaysSo(t *testing.T) {
+	c := quick()
+	c.Count = 1
+	far, err := verbs.Open(verbs.Config{Addr: ours, MTU: 1024})
+	if err != nil {
+		t.Skipf("no device on %v: %v", ours, err)
+	}
+	t.Cleanup(func() {
+		if err := far.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	near := open(t, c, theirs)
+	s := serve(t, c, far)
+	want := fmt.Sprintf("the network of %v carries smaller packets than that of %v, where the path MTU is 4096", ours, theirs)
+	if _, err := Client(t.Context(), c, near, s.Addr()); !errors.Is(err, rendezvous.ErrPeer) || !strings.Contains(fmt.Sprint(err), want) {
+		t.Errorf("the client says %v, want %s", err, want)
+	}
+	s.end(true)
+}
+
 func TestBadWeather(t *testing.T) {
 	c := quick()
 	c.Faults = link.Faults{Loss: 0.01, Dup: 0.01, Reorder: 0.01, Seed: 5}

@@ -3,7 +3,6 @@ package rping
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/gantry-rdma/gantry/cm"
@@ -56,6 +55,9 @@ func (s *session) unconnected(e cm.Event) error {
 		return rendezvous.Errorf(errNobody, "nobody listens on port %d of %v: start the server first, with the same -p, and -a with that address", peer.Port(), peer.Addr())
 	case e.Type == cm.Rejected && e.Reason == cm.ReasonConsumer:
 		return rendezvous.Errorf(rendezvous.ErrPeer, "%v refuses: it serves another client, or is no rping server; start the server with -P for several clients", peer)
+	case e.Type == cm.Rejected && e.Reason == cm.ReasonInvalidMTU:
+		return rendezvous.Errorf(rendezvous.ErrPeer, "the network of %v carries smaller packets than that of %v, where the path MTU is %v: give both interfaces the same MTU",
+			peer.Addr(), s.id.LocalAddr().Addr(), s.desk.ch.Device().Port().ActiveMTU)
 	case e.Type == cm.Rejected:
 		return rendezvous.Errorf(rendezvous.ErrPeer, "%v refuses the connection: %v", peer, e.Reason)
 	case e.Type == cm.Unreachable:
@@ -102,18 +104,6 @@ func (s *session) silent(what string) error {
 
 // nothing says what the counters tell about packets that do not arrive.
 func (s *session) nothing(hope string) string {
-	d, peer := s.desk.ch.Device(), s.id.PeerAddr().Addr()
-	switch {
-	case d.Counter("drop_icrc") > 0:
-		return fmt.Sprintf("packets come with a wrong ICRC (drop_icrc %d): something between the ends (NAT, a tunnel, an overlay) rewrites "+
-			"what it covers; gantry doctor looks for such things", d.Counter("drop_icrc"))
-	case d.Counter("drop_address") > 0:
-		return fmt.Sprintf("packets come from or for another address than was agreed upon (drop_address %d): NAT rewrites it, or the other end "+
-			"sends from another of its addresses", d.Counter("drop_address"))
-	case d.Counter("send_err") > 0:
-		return fmt.Sprintf("the system refuses to send packets (send_err %d): is there a way to %v, and does a firewall allow UDP port 4791", d.Counter("send_err"), peer)
-	case d.Counter("rcvd_pkts") == 0:
-		return fmt.Sprintf("not one packet has come to UDP port 4791 of %v: look whether %s, on %v, and whether a firewall drops UDP port 4791", d.Addr(), hope, peer)
-	}
-	return fmt.Sprintf("look whether %s", hope)
+	d := s.desk.ch.Device()
+	return rendezvous.Silence(d.Counter, d.Addr(), s.id.PeerAddr().Addr(), hope)
 }

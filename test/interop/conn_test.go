@@ -89,6 +89,7 @@ func (x *row) cycle(w cycles, six, server bool) {
 		}
 	}
 	x.nothingLeft(w, before, theirs)
+	x.gone = true // acknowledgements that come when the kernel's queue pair has gone
 }
 
 // spaceOf is the port space for a transport service.

@@ -181,7 +181,7 @@ func (x *row) check(tally [2]kit.Tally, before map[string]int64) {
 	if tally[kit.ToGuest].Packets+tally[kit.ToHost].Packets == 0 {
 		x.t.Error("nobody sent a packet")
 	}
-	if tally[kit.ToHost].Damaged == 0 && x.ours["drop_icrc"] > 0 {
+	if tally[kit.ToHost].Damaged == 0 && x.ours["drop_icrc"] > 0 && !x.weather.NAT {
 		x.t.Errorf("Gantry refused %d packets for their ICRC, and none was damaged", x.ours["drop_icrc"])
 	}
 	if g := tally[kit.ToGuest].Again; x.calm && (g > int(x.ours["probe"]) || tally[kit.ToHost].Again > 0) {
@@ -193,7 +193,7 @@ func (x *row) check(tally [2]kit.Tally, before map[string]int64) {
 	if err != nil {
 		x.t.Error(err)
 	}
-	if tally[kit.ToGuest].Damaged == 0 && strings.Contains(strings.ToLower(log), "icrc") {
+	if tally[kit.ToGuest].Damaged == 0 && !x.weather.NAT && strings.Contains(strings.ToLower(log), "icrc") {
 		x.t.Errorf("the kernel complains, and no packet was damaged: %s", log)
 	}
 	after, err := x.guest.Counters(ctx)

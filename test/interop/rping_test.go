@@ -40,6 +40,25 @@ func (r *rig) rpingRows(t *testing.T) {
 		r.run(t, "rping silent client of the kernel", good, (*row).rpingSilent)
 	}
 	r.run(t, "rping many clients of the kernel", good, (*row).rpingManyTheirs)
+	r.run(t, "rping through NAT", kit.Weather{NAT: true}, func(x *row) {
+		x.rpingHeard("packets come with a wrong ICRC (drop_icrc ", 5*time.Second)
+	})
+	r.run(t, "rping with port 4791 blocked", kit.Weather{Cut: true}, func(x *row) {
+		x.rpingHeard("not one packet has come to UDP port 4791 of 198.51.100.1: look whether a server runs there, on 198.51.100.2, "+
+			"and whether a firewall drops UDP port 4791", 2*time.Second)
+	})
+}
+
+// rpingHeard has a client of Gantry not get through to the original, and say
+// why.
+func (x *row) rpingHeard(want string, limit time.Duration) {
+	x.rpingServerOf(guest4)
+	ours := x.start("rping", "-c", "-C", "1", "--addr", host4.String(), "-a", guest4.String(), "-p", rpingPort, "--timeout", limit.String())
+	ours.end(1)
+	if said := ours.errs.String(); !strings.Contains(said, want) {
+		x.t.Errorf("gantry says %q, want %q in it", said, want)
+	}
+	x.gone = true
 }
 
 // rping plays with the original, one client and one server.

@@ -17,6 +17,7 @@ type Weather struct {
 	Reorder float64 // overtaken by the next one to four, or 20 ms late
 	Corrupt float64 // one bit flipped behind the UDP header
 	Cut     bool    // nothing arrives
+	NAT     bool    // the source port is rewritten, as NAT does
 	Seed    uint64  // what happens to the n-th packet of a direction depends on nothing else
 }
 
@@ -104,6 +105,9 @@ func (w *Wire) strike(way int, f []byte) [][]byte {
 	t, s := &w.tally[way], &w.storms[way]
 	t.count(d)
 	t.Again += s.again(d)
+	if w.weather.NAT {
+		rewrite(f)
+	}
 	what := w.weather.what(s)
 	if w.film != nil {
 		w.film.packet(f[etherLen:], way, what)
@@ -208,6 +212,22 @@ func (s *storm) again(d roce.Datagram) int {
 	}
 	s.seen[qpn] = p.BTH().PSN()
 	return 0
+}
+
+// translated is the source port that NAT gives. Like all of a UDP header, the
+// ICRC covers it.
+const translated = 61234
+
+// rewrite changes the source port of a frame with a UDP packet. Without options
+// that is where it is; the checksum is taken off, as IPv4 allows and as receivers
+// of RoCEv2 over IPv6 do.
+func rewrite(f []byte) {
+	udp := etherLen + 40
+	if f[etherLen]>>4 == 4 {
+		udp = etherLen + int(f[etherLen]&15)*4
+	}
+	binary.BigEndian.PutUint16(f[udp:], translated)
+	f[udp+6], f[udp+7] = 0, 0
 }
 
 // congestion is the byte of the BTH that no ICRC covers.

@@ -131,11 +131,12 @@ static struct rdma_cm_id *endpoint(char *address, char *port, int flags)
 {
 	struct rdma_addrinfo *found, hints = {.ai_flags = flags | RAI_NUMERICHOST, .ai_qp_type = kind,
 		.ai_port_space = kind == IBV_QPT_UC ? RDMA_PS_IB : RDMA_PS_TCP};
+	struct ibv_qp_init_attr own = attr; /* gets the completion queues */
 	struct rdma_cm_id *id;
 
 	if (rdma_getaddrinfo(address, port, &hints, &found))
 		die("address");
-	if (rdma_create_ep(&id, found, NULL, &attr))
+	if (rdma_create_ep(&id, found, NULL, &own))
 		die("endpoint");
 	rdma_freeaddrinfo(found);
 	return id;
@@ -172,7 +173,7 @@ int main(int argc, char **argv)
 			id = endpoint(argv[3], argv[4], 0);
 		} else {
 			enum rdma_cm_event_type e = next_event(&id);
-			struct ibv_qp_init_attr own = attr; /* gets the completion queues */
+			struct ibv_qp_init_attr own = attr;
 
 			if (e != RDMA_CM_EVENT_CONNECT_REQUEST)
 				wrong("instead of a request, event", e);
