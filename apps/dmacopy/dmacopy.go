@@ -6,27 +6,22 @@ import (
 	"time"
 
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/side"
 )
 
 // A Side says where a process is.
-type Side uint8
+type Side = side.Side
 
 // The sides.
 const (
-	Host Side = 0 // the client of the channel, who lends memory
-	DPU  Side = 1 // the server of the channel, who runs the DMA
+	Host = side.Host // the client of the channel, who lends memory
+	DPU  = side.DPU  // the server of the channel, who runs the DMA
 )
 
-// String returns "host" or "dpu".
-func (s Side) String() string {
-	if s == DPU {
-		return "dpu"
-	}
-	return "host"
-}
-
-// other returns the side of the peer.
-func (s Side) other() Side { return 1 - s }
+// SideOf returns the side that these addresses mean, each of which may be
+// empty: only the DPU has representors, and a function is on one side. Without
+// both it is the host.
+func SideOf(pci, representor string) Side { return side.Of(pci, representor) }
 
 // DefaultWait is how long a side waits for the other one to appear unless
 // Options say otherwise.

@@ -9,6 +9,7 @@ import (
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/device"
 	"github.com/gantry-rdma/gantry/dma"
+	"github.com/gantry-rdma/gantry/internal/side"
 	"github.com/gantry-rdma/gantry/mem"
 )
 
@@ -29,7 +30,7 @@ type dpu struct {
 }
 
 func (d *dpu) open() (err error) {
-	if d.device, d.rep, err = openDPU(d.Device, d.Representor); err != nil {
+	if d.device, d.rep, err = side.OpenDPU(d.Device, d.Representor); err != nil {
 		return err
 	}
 	if d.server, err = comch.NewServer(d.device, d.rep, serviceName); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gantry-rdma/gantry/comch"
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/side"
 	"github.com/gantry-rdma/gantry/mem"
 )
 
@@ -21,7 +22,7 @@ type host struct {
 }
 
 func (h *host) open() (err error) {
-	if h.device, err = openHost(h.Device); err != nil {
+	if h.device, err = side.OpenHost(h.Device); err != nil {
 		return err
 	}
 	if h.client, err = comch.NewClient(h.device, serviceName); err != nil {

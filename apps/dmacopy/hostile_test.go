@@ -136,7 +136,7 @@ func TestPeerThatVanishes(t *testing.T) {
 		for _, dies := range []Side{Host, DPU} {
 			p := newPlace(t)
 			src, dst := small(p.file("src", pattern(400_000))), small(p.path("dst"))
-			src.Side, dst.Side = from, from.other()
+			src.Side, dst.Side = from, from.Other()
 			mine, theirs := src, dst
 			if dies != from {
 				mine, theirs = dst, src

@@ -87,7 +87,7 @@ func TestNobodyComes(t *testing.T) {
 	for _, side := range []Side{Host, DPU} {
 		begin := time.Now()
 		_, err := Run(t.Context(), Options{File: p.path("x"), Side: side, Wait: 100 * time.Millisecond})
-		wantError(t, err, "nobody came to the "+side.other().String()+" side in 100ms: start the other side")
+		wantError(t, err, "nobody came to the "+side.Other().String()+" side in 100ms: start the other side")
 		if !errors.Is(err, core.ErrTimeOut) || time.Since(begin) > 10*time.Second {
 			t.Errorf("got %v after %v", err, time.Since(begin))
 		}
@@ -160,7 +160,7 @@ func TestEitherSideCanBeInterrupted(t *testing.T) {
 			p := newPlace(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			src, dst := small(p.file("src", pattern(400_000))), small(p.path("dst"))
-			src.Side, dst.Side = from, from.other()
+			src.Side, dst.Side = from, from.Other()
 			mine, theirs := &src, &dst
 			if stops != from {
 				mine, theirs = &dst, &src

@@ -124,7 +124,7 @@ func (s *session) meet(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case wait.Err() != nil && err != nil:
-		return fmt.Errorf("nobody came to the %s side in %v: start the other side: %w", s.Side.other(), s.Wait, core.ErrTimeOut)
+		return fmt.Errorf("nobody came to the %s side in %v: start the other side: %w", s.Side.Other(), s.Wait, core.ErrTimeOut)
 	}
 	return err
 }
@@ -189,13 +189,13 @@ func (s *session) agree(peer direction) (err error) {
 		return absent(s.File)
 	case s.src != nil:
 		s.size = s.src.file.Size
-		s.result = Result{File: s.File, From: s.Side, To: s.Side.other()}
+		s.result = Result{File: s.File, From: s.Side, To: s.Side.Other()}
 	default:
 		if s.dst, err = newSink(s.File, peer.perm, peer.size); err != nil {
 			return err
 		}
 		s.size = peer.size
-		s.result = Result{File: s.dst.file.Path, From: s.Side.other(), To: s.Side}
+		s.result = Result{File: s.dst.file.Path, From: s.Side.Other(), To: s.Side}
 	}
 	s.result.Bytes = s.size
 	s.count = (s.size + int64(s.chunk) - 1) / int64(s.chunk)

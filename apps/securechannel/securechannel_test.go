@@ -130,7 +130,7 @@ func TestTheOtherSideIsKilled(t *testing.T) {
 				_ = there.Process.Kill()
 			}
 		}})
-		if !killed || !errors.Is(err, core.ErrConnectionReset) || ctx.Err() != nil {
+		if !killed || !errors.Is(err, core.ErrConnectionReset) || ctx.Err() != nil || !strings.Contains(err.Error(), "the other side ended") {
 			t.Errorf("%v: killed %v, got %v", s, killed, err)
 		}
 		_ = there.Wait() // it was killed

@@ -58,17 +58,22 @@ func (s *session) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { core.KeepFirst(&err, s.leave()) }()
-	if err = s.say(start{s.Messages, s.Size}.encode()); err != nil {
+	return s.explain(s.talk(ctx))
+}
+
+// talk is all that happens between two sides that have met.
+func (s *session) talk(ctx context.Context) error {
+	if err := s.say(start{s.Messages, s.Size}.encode()); err != nil {
 		return err
 	}
-	if err = s.drive(ctx, func() bool { return s.peer != nil }); err != nil {
+	if err := s.drive(ctx, func() bool { return s.peer != nil }); err != nil {
 		return err
 	}
-	if err = s.exchange(ctx); err != nil {
+	if err := s.exchange(ctx); err != nil {
 		return err
 	}
 	if s.Side == DPU {
-		if err = s.say(encodeEnd()); err != nil {
+		if err := s.say(encodeEnd()); err != nil {
 			return err
 		}
 		// The host leaves when it has read it.
@@ -76,6 +81,24 @@ func (s *session) run(ctx context.Context) (err error) {
 		return nil
 	}
 	return s.drive(ctx, func() bool { return s.ended })
+}
+
+// explain replaces an error that only follows from the end of the connection by
+// what ended it: whichever call met the end first, the reason reads the same.
+func (s *session) explain(err error) error {
+	reason := s.conn.Err()
+	switch core.StatusOf(err) {
+	case core.ErrConnectionReset, core.ErrBadState:
+		if reason != nil {
+			return gone(reason)
+		}
+	}
+	return err
+}
+
+// gone is the error of a side whose peer is not there any more.
+func gone(reason error) error {
+	return fmt.Errorf("the other side ended before all messages were through: %w", reason)
 }
 
 // open makes this side's end of the control path.
@@ -122,7 +145,7 @@ func (s *session) drive(ctx context.Context, done func() bool) error {
 	case done():
 		return nil
 	}
-	return fmt.Errorf("the other side ended before all messages were through: %w", s.lost)
+	return gone(s.lost)
 }
 
 // look finds out whether the host's connection is over.
