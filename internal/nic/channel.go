@@ -117,8 +117,7 @@ func (c *Channel) pop() (*CQ, error) {
 			return nil, ErrClosed
 		}
 		if c.set != nil {
-			_, err := c.set.Clear()
-			return nil, err
+			return nil, c.set.Clear()
 		}
 		return nil, nil
 	}
