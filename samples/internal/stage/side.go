@@ -80,7 +80,6 @@ func (s *Stage) openRepresentor() error {
 // after the time that the command line allows, or when the user has enough.
 func (s *Stage) Waiting() (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the next Ctrl-C ends the program
 	ctx, cancel := context.WithTimeout(ctx, s.options.wait)
 	return ctx, func() { cancel(); stop() }
 }

@@ -18,7 +18,7 @@ const allBits = ^uint64(0)
 // Turns are the moves of one process on an event.
 type Turns struct {
 	*stage.Stage
-	Engine *core.Engine
+	Engine *core.Engine // set before Start; of the event, if that is a context
 
 	async, add bool
 	tasks      int
