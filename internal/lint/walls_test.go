@@ -34,6 +34,7 @@ var may = map[string][]string{
 	"internal/notify":     {},
 	"internal/sys":        {},
 	"internal/ipc":        {"internal/sys"},
+	"internal/shmq":       {"internal/sys"},
 	"internal/testkit":    {},
 	"internal/script":     {"roce"},
 	"internal/pcapng":     {},

@@ -64,71 +64,80 @@ func pingPong(b *testing.B, there, back func() bool) {
 // BenchmarkOneWay compares a message of 64 bytes through a queue and through a
 // stream with the least that two CPUs can do: a word each way.
 func BenchmarkOneWay(b *testing.B) {
-	b.Run("word", func(b *testing.B) {
-		w, _ := words(memory(4096), 4096)
-		var a, c uint64
-		var ping, pong *atomic.Uint64 = &w[128], &w[256]
-		sent := false
-		pingPong(b, func() bool {
-			if !sent {
-				a++
-				ping.Store(a)
-				sent = true
-			}
-			if pong.Load() != a {
-				return false
-			}
-			sent = false
-			return true
-		}, func() bool {
-			if ping.Load() != c+1 {
-				return false
-			}
-			c++
-			pong.Store(c)
-			return true
-		})
+	b.Run("word", func(b *testing.B) { oneWay(b, new(flag), new(flag)) })
+	b.Run("stream", func(b *testing.B) { oneWay(b, newPipe(b), newPipe(b)) })
+	b.Run("queue", func(b *testing.B) { oneWay(b, newWay(b), newWay(b)) })
+}
+
+// A lane takes one message at a time from one goroutine to another.
+type lane interface {
+	send() bool
+	receive() bool
+}
+
+func oneWay(b *testing.B, forth, back lane) {
+	sent := false
+	pingPong(b, func() bool {
+		if !sent {
+			sent = forth.send()
+		}
+		ok := back.receive()
+		sent = sent && !ok
+		return ok
+	}, func() bool {
+		if !forth.receive() {
+			return false
+		}
+		for !back.send() {
+		}
+		return true
 	})
-	b.Run("stream", func(b *testing.B) {
-		l := StreamLimits{Message: 64, Messages: 64, Bytes: 8192}
-		w1, r1, _ := newStream(b, l)
-		w2, r2, _ := newStream(b, l)
-		p, q := make([]byte, 64), make([]byte, 64)
-		sent := false
-		pingPong(b, func() bool {
-			if !sent {
-				sent, _ = w1.Write(p)
-			}
-			_, ok, _ := r2.Read(p)
-			sent = sent && !ok
-			return ok
-		}, func() bool {
-			_, ok, _ := r1.Read(q)
-			if ok {
-				_, _ = w2.Write(q)
-			}
-			return ok
-		})
-	})
-	b.Run("queue", func(b *testing.B) {
-		near, far := newWay(b), newWay(b)
-		sent := false
-		pingPong(b, func() bool {
-			if !sent {
-				sent = near.send()
-			}
-			ok := far.receive()
-			sent = sent && !ok
-			return ok
-		}, func() bool {
-			if !near.receive() {
-				return false
-			}
-			for !far.send() {
-			}
-			return true
-		})
-	})
+}
+
+// A flag is a word in a line of its own.
+type flag struct {
+	sent uint64
+	_    [line]byte
+	word atomic.Uint64
+	_    [line]byte
+	got  uint64
+}
+
+func (f *flag) send() bool {
+	f.sent++
+	f.word.Store(f.sent)
+	return true
+}
+
+func (f *flag) receive() bool {
+	if f.word.Load() == f.got {
+		return false
+	}
+	f.got++
+	return true
+}
+
+// A pipe is a stream.
+type pipe struct {
+	w        *Writer
+	r        *Reader
+	from, to [64]byte
+}
+
+func newPipe(b *testing.B) *pipe {
+	p := new(pipe)
+	p.w, p.r, _ = newStream(b, StreamLimits{Message: 64, Messages: 64, Bytes: 8192})
+	return p
+}
+
+func (p *pipe) send() bool {
+	ok, _ := p.w.Write(p.from[:])
+	return ok
+}
+
+func (p *pipe) receive() bool {
+	_, ok, _ := p.r.Read(p.to[:])
+	return ok
 }
 
 // A way is a queue with the receives that it fills: 64 bytes each.

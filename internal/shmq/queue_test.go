@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -25,87 +26,104 @@ func newQueue(t testing.TB, n int, size uint64) (*Sender, *Receiver, []byte) {
 	return s, r, mem
 }
 
-// The model: receives that are posted, claimed, and arrived, in this order.
-// Arrivals come in the order in which they are published, which is any.
+// A queueModel is what a queue should do: receives that are free, posted,
+// claimed, and arrived, in this order. Arrivals come in the order in which they
+// are published, which is any.
+type queueModel struct {
+	s       *Sender
+	r       *Receiver
+	n       int
+	busy    map[int]bool
+	posted  []Receive
+	claimed []Receive
+	arrived []Arrival
+}
+
+// modelled is the memory that receives are in.
+const modelled = 1 << 20
+
 func TestQueueBehavesAsThreeLists(t *testing.T) {
-	const size = 1 << 20
 	rapid.Check(t, func(rt *rapid.T) {
-		n := rapid.IntRange(1, 9).Draw(rt, "slots")
-		s, r, _ := newQueue(t, n, size)
-		free := map[int]bool{}
-		for i := range n {
-			free[i] = true
-		}
-		var posted, claimed []Receive
-		var arrived []Arrival
+		m := &queueModel{n: rapid.IntRange(1, 9).Draw(rt, "slots"), busy: map[int]bool{}}
+		m.s, m.r, _ = newQueue(t, m.n, modelled)
 		rt.Repeat(map[string]func(*rapid.T){
-			"post": func(rt *rapid.T) {
-				slot := rapid.IntRange(-1, n).Draw(rt, "slot")
-				length := rapid.IntRange(0, 1000).Draw(rt, "length")
-				off := uint64(rapid.IntRange(0, size-1000).Draw(rt, "offset"))
-				if got := r.Post(slot, off, length); got != free[slot] {
-					rt.Fatalf("post of slot %d: %v, want %v", slot, got, free[slot])
-				} else if got {
-					free[slot] = false
-					posted = append(posted, Receive{Off: off, Length: length, Slot: slot})
-				}
-			},
-			"claim": func(rt *rapid.T) {
-				got, ok, err := s.Peek()
-				if ok != (len(posted) > 0) || ok != s.Credit() || err != nil {
-					rt.Fatalf("peek: %v, %v with %d posted", ok, err, len(posted))
-				}
-				if ok {
-					if got != posted[0] {
-						rt.Fatalf("claimed %+v, want %+v", got, posted[0])
-					}
-					s.Claim()
-					posted, claimed = posted[1:], append(claimed, got)
-				}
-			},
-			"arrive": func(rt *rapid.T) {
-				if len(claimed) == 0 {
-					return
-				}
-				i := rapid.IntRange(0, len(claimed)-1).Draw(rt, "which")
-				c := claimed[i]
-				claimed = append(claimed[:i:i], claimed[i+1:]...)
-				a := Arrival{Slot: c.Slot}
-				if a.Void = rapid.Bool().Draw(rt, "void"); a.Void {
-					s.Void(c.Slot)
-				} else {
-					a.Length = rapid.IntRange(0, c.Length).Draw(rt, "length")
-					a.From = rapid.Uint16().Draw(rt, "from")
-					imm := rapid.SliceOfN(rapid.Byte(), 0, MaxImmData).Draw(rt, "immediate data")
-					a.ImmLen = copy(a.Imm[:], imm)
-					s.Arrive(a.Slot, a.Length, a.From, imm)
-				}
-				arrived = append(arrived, a)
-			},
-			"take": func(rt *rapid.T) {
-				var got Arrival
-				ok, err := r.Next(&got)
-				if ok != (len(arrived) > 0) || err != nil {
-					rt.Fatalf("next: %v, %v with %d arrived", ok, err, len(arrived))
-				}
-				if ok {
-					if got != arrived[0] {
-						rt.Fatalf("arrived %+v, want %+v", got, arrived[0])
-					}
-					free[got.Slot] = true
-					arrived = arrived[1:]
-				}
-			},
-			"": func(rt *rapid.T) {
-				if want := len(posted) + len(claimed) + len(arrived); r.Posted() != want {
-					rt.Fatalf("%d posted, want %d", r.Posted(), want)
-				}
-				if r.Ready() != (len(arrived) > 0) {
-					rt.Fatalf("ready with %d arrived", len(arrived))
-				}
-			},
+			"post": m.post, "claim": m.claim, "arrive": m.arrive, "take": m.take, "": m.check,
 		})
 	})
+}
+
+func (m *queueModel) post(rt *rapid.T) {
+	slot := rapid.IntRange(-1, m.n).Draw(rt, "slot")
+	length := rapid.IntRange(0, 1000).Draw(rt, "length")
+	off := uint64(rapid.IntRange(0, modelled-1000).Draw(rt, "offset"))
+	want := slot >= 0 && slot < m.n && !m.busy[slot]
+	if got := m.r.Post(slot, off, length); got != want {
+		rt.Fatalf("post of slot %d: %v, want %v", slot, got, want)
+	}
+	if want {
+		m.busy[slot] = true
+		m.posted = append(m.posted, Receive{Off: off, Length: length, Slot: slot})
+	}
+}
+
+func (m *queueModel) claim(rt *rapid.T) {
+	got, ok, err := m.s.Peek()
+	if ok != (len(m.posted) > 0) || ok != m.s.Credit() || err != nil {
+		rt.Fatalf("peek: %v, %v with %d posted", ok, err, len(m.posted))
+	}
+	if !ok {
+		return
+	}
+	if got != m.posted[0] {
+		rt.Fatalf("claimed %+v, want %+v", got, m.posted[0])
+	}
+	m.s.Claim()
+	m.posted, m.claimed = m.posted[1:], append(m.claimed, got)
+}
+
+func (m *queueModel) arrive(rt *rapid.T) {
+	if len(m.claimed) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(m.claimed)-1).Draw(rt, "which")
+	c := m.claimed[i]
+	m.claimed = slices.Delete(m.claimed, i, i+1)
+	a := Arrival{Slot: c.Slot}
+	if a.Void = rapid.Bool().Draw(rt, "void"); a.Void {
+		m.s.Void(c.Slot)
+	} else {
+		a.Length = rapid.IntRange(0, c.Length).Draw(rt, "length")
+		a.From = rapid.Uint16().Draw(rt, "from")
+		imm := rapid.SliceOfN(rapid.Byte(), 0, MaxImmData).Draw(rt, "immediate data")
+		a.ImmLen = copy(a.Imm[:], imm)
+		m.s.Arrive(a.Slot, a.Length, a.From, imm)
+	}
+	m.arrived = append(m.arrived, a)
+}
+
+func (m *queueModel) take(rt *rapid.T) {
+	var got Arrival
+	ok, err := m.r.Next(&got)
+	if ok != (len(m.arrived) > 0) || err != nil {
+		rt.Fatalf("next: %v, %v with %d arrived", ok, err, len(m.arrived))
+	}
+	if !ok {
+		return
+	}
+	if got != m.arrived[0] {
+		rt.Fatalf("arrived %+v, want %+v", got, m.arrived[0])
+	}
+	m.busy[got.Slot] = false
+	m.arrived = m.arrived[1:]
+}
+
+func (m *queueModel) check(rt *rapid.T) {
+	if want := len(m.posted) + len(m.claimed) + len(m.arrived); m.r.Posted() != want {
+		rt.Fatalf("%d posted, want %d", m.r.Posted(), want)
+	}
+	if m.r.Ready() != (len(m.arrived) > 0) {
+		rt.Fatalf("ready with %d arrived", len(m.arrived))
+	}
 }
 
 // Two goroutines, on heap memory so that the race detector sees the contents
@@ -246,7 +264,7 @@ func TestQueueSetUp(t *testing.T) {
 func TestPositionsGoAround(t *testing.T) {
 	for _, n := range []int{1, 100, MaxDepth} {
 		s, r, _ := newQueue(t, n, 1<<30)
-		for i := range 200_000 {
+		for i := range 80_000 {
 			slot := i % n
 			if _, ok, err := s.Peek(); ok || err != nil {
 				t.Fatalf("depth %d, message %d: a receive that was not posted: %v, %v", n, i, ok, err)
