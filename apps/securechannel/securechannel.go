@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gantry-rdma/gantry/internal/side"
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/side"
 )
 
 // A Side says where a process is.

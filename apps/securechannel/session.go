@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gantry-rdma/gantry/internal/side"
 	"github.com/gantry-rdma/gantry/comch"
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/device"
+	"github.com/gantry-rdma/gantry/internal/side"
 )
 
 // A session is one side of a run. Its fields belong to the goroutine of the
