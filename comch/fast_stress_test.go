@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
@@ -30,30 +31,33 @@ func messages(n int) int {
 	return n
 }
 
-// Messages of random sizes, with gathered data or without, arrive in order
-// with their contents.
+// mostBytes is the largest message of the test of contents.
+const mostBytes = 20_000
+
+// randomSizes returns what both sides draw the sizes of messages from.
+func randomSizes() func() int {
+	rng := rand.New(rand.NewPCG(3, 4))
+	return func() int {
+		if rng.IntN(16) == 0 {
+			return rng.IntN(mostBytes) + 1
+		}
+		return rng.IntN(500) + 1
+	}
+}
+
+// Messages of random sizes arrive in order with their contents.
 func TestContentsOfManyMessages(t *testing.T) {
-	const window, most = 32, 20_000
+	const window = 32
 	n := messages(100_000)
 	r := newFastRig(t)
 	receiving, sending := r.newEngine(), r.newEngine()
-	in := r.newSink(0, receiving, window, window*most)
-	out := r.newSource(1, sending, window, window*most)
+	in := r.newSink(0, receiving, window, window*mostBytes)
+	out := r.newSource(1, sending, window, window*mostBytes)
 	in.start()
-	sizes := func() func() int {
-		rng := rand.New(rand.NewPCG(3, 4))
-		return func() int {
-			if rng.IntN(16) == 0 {
-				return rng.IntN(most) + 1
-			}
-			return rng.IntN(500) + 1
-		}
-	}
-	expected := sizes()
+	expected := randomSizes()
 	received, wrong := 0, ""
 	in.onRecv = func(t *PostRecv) {
-		size := expected()
-		got := t.Buf().Data()
+		size, got := expected(), t.Buf().Data()
 		imm := binary.LittleEndian.Uint64(t.Imm())
 		if wrong == "" && (len(got) != size || imm != uint64(received) || !patterned(got, received)) {
 			wrong = fmt.Sprintf("message %d: %d bytes of %d, immediate %d, contents right: %v",
@@ -66,44 +70,50 @@ func TestContentsOfManyMessages(t *testing.T) {
 		}
 	}
 	for i := range window {
-		in.post(i*most, most)
+		in.post(i*mostBytes, mostBytes)
 	}
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
 		spin(receiving, func() bool { return received == n || wrong != "" })
 	}()
-	next := sizes()
-	free := make([]int, 0, window)
-	for i := range window {
-		free = append(free, i)
-	}
-	out.onSent = func(t *ProducerSend) {
-		free = append(free, int(t.User))
-		out.drop(t)
-	}
-	for i := range n {
-		size := next()
-		spin(sending, func() bool { return len(free) > 0 })
-		slot := free[len(free)-1]
-		free = free[:len(free)-1]
-		fill(out.mem[slot*most:][:size], i)
-		var imm [8]byte
-		binary.LittleEndian.PutUint64(imm[:], uint64(i))
-		task, err := out.AllocSend(out.data(slot*most, size), imm[:], in.ID())
-		r.want("alloc", err, nil)
-		task.User = uint64(slot)
-		spin(sending, func() bool {
-			err = task.Submit()
-			return err != core.ErrAgain || r.Failed()
-		})
-		r.want("submit", err, nil)
-	}
-	spin(sending, func() bool { return out.sent == n })
+	out.sendMany(n, window, in.ID())
 	<-over
 	if wrong != "" {
 		t.Error(wrong)
 	}
+}
+
+// sendMany sends n messages, each with its number as immediate data and with
+// contents that depend on it.
+func (s *source) sendMany(n, window int, to uint16) {
+	next := randomSizes()
+	free := make([]int, 0, window)
+	for i := range window {
+		free = append(free, i)
+	}
+	s.onSent = func(t *ProducerSend) {
+		free = append(free, int(t.User))
+		s.drop(t)
+	}
+	for i := range n {
+		size := next()
+		spin(s.engine, func() bool { return len(free) > 0 })
+		slot := free[len(free)-1]
+		free = free[:len(free)-1]
+		fill(s.mem[slot*mostBytes:][:size], i)
+		var imm [8]byte
+		binary.LittleEndian.PutUint64(imm[:], uint64(i))
+		task, err := s.AllocSend(s.data(slot*mostBytes, size), imm[:], to)
+		s.want("alloc", err, nil)
+		task.User = uint64(slot)
+		spin(s.engine, func() bool {
+			err = task.Submit()
+			return err != core.ErrAgain
+		})
+		s.want("submit", err, nil)
+	}
+	spin(s.engine, func() bool { return s.sent == n })
 }
 
 // patterned reports whether b is what fill made of it.
@@ -113,74 +123,31 @@ func patterned(b []byte, seed int) bool {
 	return bytes.Equal(b, want)
 }
 
-// Four producers and four consumers, each on a goroutine and an engine of its
-// own: everything arrives once, and what one producer sent to one consumer
-// arrives in order.
+// A crowd is four producers and four consumers.
+const (
+	crowd       = 4
+	crowdWindow = 8
+	crowdBytes  = 6000
+)
+
+// Each producer and consumer on a goroutine and an engine of its own:
+// everything arrives once, and what one producer sent to one consumer arrives
+// in order.
 func TestFourProducersToFourConsumers(t *testing.T) {
-	const ends, window, size = 4, 8, 6000
 	each := messages(4000) // of a producer to a consumer
 	r := newFastRig(t)
-	var in [ends]*sink2
+	var in [crowd]*orderly
 	var wg sync.WaitGroup
 	for i := range in {
-		e := r.newEngine()
-		s := &sink2{sink: r.newSink(0, e, window, window*size)}
-		in[i] = s
-		s.start()
-		for k := range window {
-			s.post(k*size, size)
-		}
-		s.onRecv = func(t *PostRecv) {
-			n := binary.LittleEndian.Uint32(t.Imm())
-			if from := t.ProducerID(); s.next[from] != n {
-				s.wrong = append(s.wrong, fmt.Sprintf("message %d of producer %d where %d is next", n, from, s.next[from]))
-			}
-			s.next[t.ProducerID()]++
-			if b := t.Buf().Data(); len(b) != 0 && b[0] != byte(t.ProducerID()) {
-				s.wrong = append(s.wrong, "contents of another producer")
-			}
-			s.total++
-			s.again(t)
-		}
+		in[i] = r.newOrderly()
 	}
-	for i := range ends {
-		e := r.newEngine()
-		s := r.newSource(1, e, window, size)
-		fill(s.mem, 0)
+	for i := range crowd {
+		s := r.newSource(1, r.newEngine(), crowdWindow, crowdBytes)
 		s.mem[0] = byte(s.Producer.ID())
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(i), 5))
-			var sent [ends]uint32
-			for left := ends * each; left > 0; {
-				to := rng.IntN(ends)
-				if sent[to] == uint32(each) {
-					continue
-				}
-				n := 100
-				if rng.IntN(8) == 0 {
-					n = size
-				}
-				task, err := s.AllocSend(nil, binary.LittleEndian.AppendUint32(nil, sent[to]), in[to].ID())
-				if err != nil { // all are in flight
-					e.Progress()
-					runtime.Gosched()
-					continue
-				}
-				_ = task.SetBuf(s.data(0, n))
-				if task.Submit() != nil {
-					s.drop(task)
-					e.Progress()
-					runtime.Gosched()
-					continue
-				}
-				sent[to]++
-				left--
-			}
-			spin(e, func() bool { return s.sent == ends*each })
-		})
+		wg.Go(func() { s.scatter(in, each, rand.New(rand.NewPCG(uint64(i), 5))) })
 	}
 	for _, s := range in {
-		wg.Go(func() { spin(s.sink.engine, func() bool { return s.total == ends*each }) })
+		wg.Go(func() { spin(s.sink.engine, func() bool { return s.total == crowd*each }) })
 	}
 	wg.Wait()
 	for i, s := range in {
@@ -190,12 +157,61 @@ func TestFourProducersToFourConsumers(t *testing.T) {
 	}
 }
 
-// A sink2 is a sink that knows what is to come next from each producer.
-type sink2 struct {
+// scatter sends so many messages to each of some consumers, in a random order.
+func (s *source) scatter(in [crowd]*orderly, each int, rng *rand.Rand) {
+	var sent [crowd]uint32
+	for left := crowd * each; left > 0; {
+		to := rng.IntN(crowd)
+		if sent[to] == uint32(each) {
+			continue
+		}
+		n := 100
+		if rng.IntN(8) == 0 {
+			n = crowdBytes
+		}
+		task, err := s.AllocSend(nil, binary.LittleEndian.AppendUint32(nil, sent[to]), in[to].ID())
+		if err == nil {
+			_ = task.SetBuf(s.data(0, n))
+			if task.Submit() == nil {
+				sent[to]++
+				left--
+				continue
+			}
+			s.drop(task)
+		}
+		s.engine.Progress()
+		runtime.Gosched()
+	}
+	spin(s.engine, func() bool { return s.sent == crowd*each })
+}
+
+// An orderly is a sink that knows what is to come next from each producer.
+type orderly struct {
 	*sink
 	next  [maxSeats + 1]uint32
 	total int
 	wrong []string
+}
+
+func (r *fastRig) newOrderly() *orderly {
+	s := &orderly{sink: r.newSink(0, r.newEngine(), crowdWindow, crowdWindow*crowdBytes)}
+	s.start()
+	for k := range crowdWindow {
+		s.post(k*crowdBytes, crowdBytes)
+	}
+	s.onRecv = func(t *PostRecv) {
+		n, from := binary.LittleEndian.Uint32(t.Imm()), t.ProducerID()
+		if s.next[from] != n {
+			s.wrong = append(s.wrong, fmt.Sprintf("message %d of producer %d where %d is next", n, from, s.next[from]))
+		}
+		s.next[from]++
+		if b := t.Buf().Data(); b[0] != byte(from) {
+			s.wrong = append(s.wrong, "contents of another producer")
+		}
+		s.total++
+		s.again(t)
+	}
+	return s
 }
 
 // A consumer that stops while producers send: its receives are filled or
@@ -205,9 +221,9 @@ func TestConsumerStopsUnderFire(t *testing.T) {
 	const window, size = 16, 64 << 10
 	rounds := messages(60)
 	r := newFastRig(t)
-	sending, receiving := r.newEngine(), r.newEngine()
+	receiving := r.newEngine()
 	in := r.newSink(0, receiving, window, window*size)
-	out := r.newSource(1, sending, window, size)
+	out := r.newSource(1, r.newEngine(), window, size)
 	for round := range rounds {
 		in.start()
 		got := 0
@@ -221,48 +237,44 @@ func TestConsumerStopsUnderFire(t *testing.T) {
 		for i := range window {
 			in.post(i*size, size)
 		}
-		var submitted int
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			for len(out.failed) == 0 {
-				n := size
-				if round%2 == 0 {
-					n = 64
-				}
-				if task, err := out.AllocSend(nil, []byte{1}, in.ID()); err == nil {
-					_ = task.SetBuf(out.data(0, n))
-					if task.Submit() == nil {
-						submitted++
-					} else {
-						out.drop(task)
-					}
-				}
-				if !sending.Progress() {
-					runtime.Gosched()
-				}
-			}
-			spin(sending, func() bool { return len(out.failed)+out.sent == submitted })
+			out.fire([]int{64, size}[round%2], in.ID())
 		}()
 		r.until("some arrive", func() bool { return got > 20 }, receiving)
 		r.want("stop", in.Stop(), core.ErrInProgress)
 		r.until("idle", func() bool { return in.State() == core.Idle }, receiving)
-		// Both sides' engines are progressed by until; the producer's is not.
 		<-over
-		for _, s := range out.failed {
-			if s != core.ErrNotFound {
-				t.Fatalf("round %d: a send failed with %v, want %v", round, s, core.ErrNotFound)
-			}
+		if i := slices.IndexFunc(out.failed, func(s core.Status) bool { return s != core.ErrNotFound }); i >= 0 {
+			t.Fatalf("round %d: a send failed with %v, want %v", round, out.failed[i], core.ErrNotFound)
 		}
-		for _, s := range in.failed {
-			if s != core.ErrFlushed {
-				t.Fatalf("round %d: a receive failed with %v, want %v", round, s, core.ErrFlushed)
-			}
+		if i := slices.IndexFunc(in.failed, func(s core.Status) bool { return s != core.ErrFlushed }); i >= 0 {
+			t.Fatalf("round %d: a receive failed with %v, want %v", round, in.failed[i], core.ErrFlushed)
 		}
 		if out.sent < got {
 			t.Fatalf("round %d: %d sent, %d arrived", round, out.sent, got)
 		}
 	}
+}
+
+// fire sends messages of n bytes until one fails, and waits for all.
+func (s *source) fire(n int, to uint16) {
+	submitted := 0
+	for len(s.failed) == 0 {
+		if task, err := s.AllocSend(nil, []byte{1}, to); err == nil {
+			_ = task.SetBuf(s.data(0, n))
+			if task.Submit() == nil {
+				submitted++
+			} else {
+				s.drop(task)
+			}
+		}
+		if !s.engine.Progress() {
+			runtime.Gosched()
+		}
+	}
+	spin(s.engine, func() bool { return len(s.failed)+s.sent == submitted })
 }
 
 // What secure_channel does: it frees receive tasks and their bufs that are
