@@ -169,8 +169,6 @@ func (w *WC) set(e *qp.CQE) {
 	if e.WithInv {
 		flags |= WCWithInv
 	}
-	*w = WC{
-		ID: e.ID, Status: WCStatus(e.Status), Opcode: wcOpcodes[e.Op], Flags: flags,
-		ByteLen: e.ByteLen, Imm: e.Imm, QPN: e.QPN, SrcQP: e.SrcQP,
-	}
+	w.ID, w.Status, w.Opcode, w.Flags = e.ID, WCStatus(e.Status), wcOpcodes[e.Op], flags
+	w.ByteLen, w.Imm, w.QPN, w.SrcQP = e.ByteLen, e.Imm, e.QPN, e.SrcQP
 }

@@ -90,6 +90,10 @@ func (f *Frame) Packets() int { return max(1, int(f.Train)) }
 func (f *Frame) Reset() {
 	f.HeadLen, f.Pad, f.Len, f.Token, f.Next, f.Damage = 0, 0, 0, 0, nil, 0
 	f.TOS, f.TTL, f.Train = 0, 0, 0
-	clear(f.Payload)
+	if len(f.Payload) == 1 { // nearly always, and then a call is saved
+		f.Payload[0] = nil
+	} else {
+		clear(f.Payload)
+	}
 	f.Payload = f.Payload[:0]
 }

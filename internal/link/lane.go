@@ -35,6 +35,7 @@ type lane struct {
 
 	sent     passed
 	received passed
+	passed   passed // without being put or taken
 	twice    uint64 // frames that were already out when they were put
 	damaged  uint64
 }

@@ -215,22 +215,37 @@ func (m *Memory) Share() {
 	}
 }
 
+// Peer returns the other end.
+func (m *Memory) Peer() *Memory { return m.peer }
+
+// Clear reports whether a frame that is sent to the other end now would be the
+// next one received there, at once, by whoever asks: the pair is alone, the way
+// is open, and nothing is on it.
+func (m *Memory) Clear() bool {
+	l := &m.peer.in[0]
+	return m.alone && !l.closed && l.head == l.tail
+}
+
+// Passed counts a frame that went to the other end while the way was clear, and
+// not through Send and Recv.
+func (m *Memory) Passed(f *frame.Frame) { m.peer.in[0].passed.count(f) }
+
 // Stats returns the counters.
 func (m *Memory) Stats() Stats {
 	var s Stats
 	m.sent.read(&s)
 	for _, l := range [...]*lane{&m.peer.in[0], &m.in[1]} {
 		l.lock()
-		s.SentFrames += l.sent.frames
-		s.SentBytes += l.sent.bytes
+		s.SentFrames += l.sent.frames + l.passed.frames
+		s.SentBytes += l.sent.bytes + l.passed.bytes
 		s.SentTwice += l.twice
 		l.unlock()
 	}
 	for i := range m.in {
 		l := &m.in[i]
 		l.lock()
-		s.RecvFrames += l.received.frames
-		s.RecvBytes += l.received.bytes
+		s.RecvFrames += l.received.frames + l.passed.frames
+		s.RecvBytes += l.received.bytes + l.passed.bytes
 		s.BadICRC += l.damaged
 		l.unlock()
 	}

@@ -26,13 +26,14 @@ type circle struct {
 
 	// Whoever drives holds mu. Under it are the fields below, the halves of the
 	// devices that the circle runs, and all their completion queues.
-	mu    sync.Mutex
-	now   qp.Instant             // as the driver last saw it
-	done  [outBatch]*frame.Frame // of the half that runs
-	flood bool                   // a half has sent what nobody answers
-	fresh halfList               // have packets
-	due   halfList               // were woken
-	late  bool                   // the last round did not ask sockets, to send first
+	mu      sync.Mutex
+	now     qp.Instant             // as the driver last saw it
+	done    [outBatch]*frame.Frame // of the half that runs
+	flood   bool                   // a half has sent what nobody answers
+	fresh   halfList               // have packets
+	due     halfList               // were woken
+	touched halfList               // got packets that crossed over
+	late    bool                   // the last round did not ask sockets, to send first
 }
 
 // circles are those that there are.
@@ -54,6 +55,7 @@ func circleOf(x *work.Inline) *circle {
 		c = new(circle)
 		c.devices.Store(new([]*Device))
 		c.item.Init(x, c.run)
+		c.fresh.name, c.due.name, c.touched.name = listFresh, listDue, listTouched
 		circles.of[x] = c
 	}
 	c.members++
@@ -64,6 +66,7 @@ func circleOf(x *work.Inline) *circle {
 func (c *circle) join(d *Device) {
 	c.exclusively(func() {
 		all := append(slices.Clone(*c.devices.Load()), d)
+		c.meet(d)
 		c.devices.Store(&all)
 	})
 	c.include(d)
@@ -72,6 +75,7 @@ func (c *circle) join(d *Device) {
 // leave ends that. x is the executor of the circle.
 func (c *circle) leave(d *Device, x *work.Inline) {
 	c.exclusively(func() {
+		c.part(d)
 		all := slices.DeleteFunc(slices.Clone(*c.devices.Load()), func(o *Device) bool { return o == d })
 		c.devices.Store(&all)
 	})

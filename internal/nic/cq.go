@@ -135,7 +135,7 @@ func (c *CQ) put(e *qp.CQE) bool {
 
 // add adds an entry, for which there is a place.
 func (c *CQ) add(e *qp.CQE) {
-	c.ring[c.tail&uint64(len(c.ring)-1)] = *e
+	c.ring[c.tail&uint64(len(c.ring)-1)].Copy(e)
 	c.tail++
 	if c.armed == armedNot || c.armed == armedSolicited && !solicits(e) {
 		return

@@ -64,7 +64,9 @@ type Device struct {
 	pools  [2]pool
 	timers timers
 	rx     receiver
-	tx     outbox // of the halves that the circle runs
+	tx     outbox       // of the halves that the circle runs
+	bare   *link.Memory // link and far are for what crosses over: see cross.go
+	far    *Device
 	groups groups
 	events events
 	tally  tally

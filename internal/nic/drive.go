@@ -22,6 +22,9 @@ import (
 //	                                 v
 //	                      outgoing of the device -> link
 //
+// Where both ends of a link are driven together, most packets skip the link: see
+// cross.go.
+//
 // A round lets in what has arrived, runs the halves that got it and a few of
 // those that are due, and sends what they had to say. So few packets are under
 // way at a time, and are in the nearest cache yet when somebody reads them.
@@ -31,13 +34,26 @@ const dueRuns = 16
 
 // A halfList is a queue of halves that the driver of a circle is to run. A half
 // is in one list at a time.
-type halfList struct{ first, last *half }
+type halfList struct {
+	name        listName
+	first, last *half
+}
+
+// A listName says in which list a half is.
+type listName uint8
+
+const (
+	listNone listName = iota
+	listFresh
+	listDue
+	listTouched
+)
 
 func (l *halfList) push(h *half) {
-	if h.listed {
+	if h.list != listNone {
 		return
 	}
-	h.listed = true
+	h.list = l.name
 	if l.first == nil {
 		l.first = h
 	} else {
@@ -49,7 +65,7 @@ func (l *halfList) push(h *half) {
 func (l *halfList) pop() *half {
 	h := l.first
 	if h != nil {
-		l.first, h.nextListed, h.listed = h.nextListed, nil, false
+		l.first, h.nextListed, h.list = h.nextListed, nil, listNone
 	}
 	return h
 }

@@ -62,7 +62,14 @@ func (s *sendHalf) run(budget int) (more bool) {
 		s.finish()
 	}
 	s.giveBack()
+	s.inside, s.running, s.heard = true, true, false
 	more = s.m.Step(s.now, budget)
+	s.inside = false
+	if c := s.circle; c != nil && c.touched.first != nil {
+		c.answer(budget)
+		more = more || s.heard && s.m.Waiting() != qp.WaitWork
+	}
+	s.running = false
 	if s.path != nil {
 		s.learn()
 	}

@@ -81,14 +81,19 @@ func (h *half) takeBack(o *outFrame) {
 func (h *half) takeBackHere(o *outFrame) {
 	wake := h.sender != nil && h.sender.FrameBackHere(&o.Frame)
 	h.out.add(o.epoch, -1)
-	p := o.pool
-	if o.next = nil; p.hungry.Load() {
-		p.put(o)
-	} else {
-		p.atHand.pushChain(o)
-	}
+	o.pocket()
 	if wake {
 		h.circle.due.push(h)
+	}
+}
+
+// pocket keeps a free frame at hand for whoever drives the circle, unless others
+// wait for one.
+func (o *outFrame) pocket() {
+	if o.next = nil; o.pool.hungry.Load() {
+		o.pool.put(o)
+	} else {
+		o.pool.atHand.push(o)
 	}
 }
 
@@ -128,6 +133,9 @@ func (l *frameList) pushChain(chain *outFrame) {
 	}
 	last.next, l.first = l.first, chain
 }
+
+// push adds one frame.
+func (l *frameList) push(o *outFrame) { o.next, l.first = l.first, o }
 
 func (l *frameList) pop() *outFrame {
 	o := l.first

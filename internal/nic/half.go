@@ -40,15 +40,19 @@ type half struct {
 	run    work.Run
 	cq     *CQ
 
-	listed     bool
-	stopped    bool // the circle is not to run it
-	dry        bool // this run asked for a frame and got none
+	list       listName // of the circle
+	stopped    bool     // the circle is not to run it
+	inside     bool     // its machine is at work
+	running    bool     // it is a send half, and this is its run
+	heard      bool     // an answer crossed over to it
+	dry        bool     // this run asked for a frame and got none
 	epoch      uint8
 	posted     atomic.Bool   // for the circle: woken, and not gathered yet
 	commands   atomic.Uint32 // cmd bits
 	nextListed *half
 	nextPosted *half // of whoever woke it, and then of the circle
 
+	met     acquaintance // who packets cross over to
 	now     qp.Instant
 	done    *[outBatch]*frame.Frame // handled, to be given back at the end of the run
 	handled int

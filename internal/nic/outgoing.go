@@ -148,13 +148,21 @@ func (h *half) Emit(f *frame.Frame) {
 		h.by.queued++
 		return
 	}
-	if h.q.transport != roce.UD { // the machine has set it then
-		v := h.q.view.Load()
-		f.Peer, f.TOS, f.TTL = v.peer, v.tos, v.ttl
+	v := h.q.view.Load()
+	if h.cross(f, v) {
+		return
 	}
+	h.address(f, v)
 	f.Owner.(*outFrame).epoch = h.epoch
 	h.out.add(h.epoch, 1)
 	h.d.tx.add(f, h.sender == nil)
+}
+
+// address says where a frame goes, unless the machine has.
+func (h *half) address(f *frame.Frame, v *view) {
+	if h.q.transport != roce.UD {
+		f.Peer, f.TOS, f.TTL = v.peer, v.tos, v.ttl
+	}
 }
 
 // flush sends what was emitted and reports whether there is room for more. If

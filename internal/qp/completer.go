@@ -334,8 +334,9 @@ func (s *Sender) finish(w *WQE, status Status) {
 		if op < opCount {
 			op = completedAs[op]
 		}
-		s.cqe = CQE{ID: w.ID, QPN: s.cfg.QPN, SrcQP: s.cfg.DestQPN, ByteLen: w.Len, Status: status,
-			Op: op, WithImm: w.Op == OpSendImm || w.Op == OpWriteImm}
+		e := &s.cqe
+		e.ID, e.QPN, e.SrcQP, e.ByteLen = w.ID, s.cfg.QPN, s.cfg.DestQPN, w.Len
+		e.Status, e.Op, e.WithImm = status, op, w.Op == OpSendImm || w.Op == OpWriteImm
 	}
 	w.state = wqePosted
 	s.head++

@@ -99,7 +99,9 @@ func atomicOp(o roce.Opcode) Op {
 func (r *Responder) complete() step {
 	p := &r.packet
 	if p.has(roce.EndsReceive) {
-		r.cqe = CQE{ByteLen: r.got, Op: OpRecv, Solicited: p.h.BTH().Solicited()}
+		e := &r.cqe
+		e.ByteLen, e.Status, e.Op, e.Solicited = r.got, StatusSuccess, OpRecv, p.h.BTH().Solicited()
+		e.Imm, e.WithImm, e.WithInv, e.WithGRH = 0, false, false, false
 		if h := p.h.ImmDt(); h != nil {
 			r.cqe.Imm, r.cqe.WithImm = h.Value(), true
 			if p.has(roce.IsWrite) {

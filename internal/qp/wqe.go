@@ -119,3 +119,11 @@ type CQE struct {
 	WithGRH   bool // the receive begins with 40 bytes of GRH, which ByteLen counts
 	Solicited bool // raises an event where solicited ones are waited for
 }
+
+// Copy makes e a copy of from, field by field: a CPU that has just written the
+// fields one by one would wait for them if it read them all together.
+func (e *CQE) Copy(from *CQE) {
+	e.ID, e.QPN, e.SrcQP, e.ByteLen, e.Imm = from.ID, from.QPN, from.SrcQP, from.ByteLen, from.Imm
+	e.Status, e.Op, e.WithImm, e.WithInv = from.Status, from.Op, from.WithImm, from.WithInv
+	e.WithGRH, e.Solicited = from.WithGRH, from.Solicited
+}

@@ -1,0 +1,321 @@
+package nic
+
+import (
+	"testing"
+
+	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/internal/link"
+	"github.com/gantry-rdma/gantry/internal/qp"
+	"github.com/gantry-rdma/gantry/roce"
+	"github.com/gantry-rdma/gantry/work"
+)
+
+// An end is one of two devices that are joined through memory, with a queue pair
+// that is connected to the other's.
+type end struct {
+	d      *Device
+	pd     *PD
+	sq, rq *CQ
+	mem    []byte
+	mr     *MR
+	q      *QP
+	next   uint64 // ID of the next request
+}
+
+const crossDepth = 8
+
+// newEnds returns two devices of one circle. Packets cross between them, unless
+// wrap puts something around the link of the second.
+func newEnds(t testing.TB, wrap func(link.Link) link.Link) (a, b *end) {
+	t.Helper()
+	x := work.NewInline()
+	la, lb := link.NewPair(link.PairConfig{Alone: true})
+	var other link.Link = lb
+	if wrap != nil {
+		other = wrap(lb)
+	}
+	a, b = new(end), new(end)
+	a.open(t, la, x)
+	b.open(t, other, x)
+	a.connect(b)
+	b.connect(a)
+	t.Cleanup(func() {
+		for _, e := range [...]*end{a, b} {
+			if err := e.d.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		x.Close()
+	})
+	return a, b
+}
+
+func (e *end) open(t testing.TB, l link.Link, x *work.Inline) {
+	t.Helper()
+	var errs [5]error
+	e.d, errs[0] = Open(Config{Link: l, Executor: x})
+	e.pd = e.d.NewPD()
+	e.sq, errs[1] = e.d.NewCQ(64, nil)
+	e.rq, errs[2] = e.d.NewCQ(64, nil)
+	e.mem = make([]byte, 1<<16)
+	e.mr, errs[3] = e.pd.Register(e.mem, qp.LocalWrite|qp.RemoteRead|qp.RemoteWrite|qp.RemoteAtomic)
+	e.q, errs[4] = e.d.NewQP(QPConfig{PD: e.pd, Transport: roce.RC, SendCQ: e.sq, RecvCQ: e.rq,
+		SendDepth: 4 * crossDepth, RecvDepth: crossDepth, SendSGE: 1, RecvSGE: 1, SignalAll: true})
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (e *end) connect(to *end) {
+	all := qp.RemoteRead | qp.RemoteWrite | qp.RemoteAtomic
+	e.q.ToInit()
+	e.q.ToRTR(qp.ResponderConfig{DestQPN: to.q.num, MTU: roce.MTU1024, PSN: 100, MaxDestRdAtomic: 4, MinRNRTimer: 1, Access: all},
+		AddressVector{IP: to.d.Local().IP})
+	e.q.ToRTS(qp.SenderConfig{DestQPN: to.q.num, MTU: roce.MTU1024, PSN: 100, Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 4})
+}
+
+// post posts n requests of size bytes, and receive posts n receives.
+func (e *end) post(t testing.TB, op qp.Op, n, size int, to *end) {
+	t.Helper()
+	sq, mu := e.q.SendQueue()
+	mu.Lock()
+	for range n {
+		w := sq.Reserve()
+		if w == nil {
+			t.Fatal("the send queue is full")
+		}
+		w.ID, w.Op, w.Flags, w.Len = e.next, op, 0, uint32(size)
+		w.SG = append(w.SG[:0], qp.SGE{Addr: e.mr.Addr(), Len: uint32(size), LKey: e.mr.Key()})
+		w.RemoteAddr, w.RKey = to.mr.Addr(), to.mr.Key()
+		e.next++
+	}
+	sq.Publish()
+	mu.Unlock()
+	e.q.Ring()
+}
+
+func (e *end) receive(t testing.TB, n int) {
+	t.Helper()
+	e.q.LockReceives()
+	defer e.q.UnlockReceives()
+	for range n {
+		w := e.q.NextReceive()
+		if w == nil {
+			t.Fatal("the receive queue is full")
+		}
+		w.SG = append(w.SG[:0], qp.SGE{Addr: e.mr.Addr(), Len: 4096, LKey: e.mr.Key()})
+		e.q.PostReceive()
+	}
+}
+
+// ended returns how many entries are in a queue, without driving, and takes
+// them. All must be successes, in order.
+func (q *CQ) ended(t testing.TB) (n int) {
+	t.Helper()
+	q.d.exclusively(func() {
+		for ; q.head != q.tail; q.head++ {
+			if e := q.ring[q.head&uint64(len(q.ring)-1)]; e.Status != qp.StatusSuccess {
+				t.Fatalf("got status %d", e.Status)
+			}
+			n++
+		}
+	})
+	return n
+}
+
+func TestAMessageCrossesAndIsAcknowledgedInOneRound(t *testing.T) {
+	a, b := newEnds(t, nil)
+	a.d.driveIdle() // the queue pairs are new
+	for range 3 * crossDepth {
+		b.receive(t, 1)
+		a.post(t, qp.OpSend, 1, 64, b)
+		a.d.Drive(0) // of one round
+		if sent, got := a.sq.ended(t), b.rq.ended(t); sent != 1 || got != 1 {
+			t.Fatalf("got %d and %d completions after a round, want one at each end", sent, got)
+		}
+	}
+	if at := a.d.timers.next.Load(); at != 0 {
+		t.Error("a timer runs for messages that were answered at once")
+	}
+	if a.d.far != b.d || b.d.far != a.d {
+		t.Error("nothing crosses")
+	}
+}
+
+// Those who have seen a completion may post the next receive.
+func TestReceivesAreFreeWhenTheirCompletionsAreSeen(t *testing.T) {
+	a, b := newEnds(t, nil)
+	a.d.driveIdle()
+	for range 4 {
+		b.receive(t, crossDepth) // fails when one is not free
+		a.post(t, qp.OpSend, crossDepth, 64, b)
+		a.d.Drive(0)
+		if n := b.rq.ended(t); n != crossDepth {
+			t.Fatalf("got %d receives, want %d", n, crossDepth)
+		}
+	}
+	// What is to run anyway, when its turn comes, takes nothing before.
+	b.receive(t, 1)
+	a.post(t, qp.OpSend, 1, 64, b)
+	a.d.exclusively(func() {
+		a.d.circle.due.push(&b.q.recv.half)
+		a.q.send.run(16)
+	})
+	if b.rq.ended(t) != 0 {
+		t.Error("a receive completed long before its slot is free")
+	}
+	a.d.driveIdle()
+	if b.rq.ended(t) != 1 {
+		t.Error("the receive did not complete")
+	}
+}
+
+// Answers that come from inside of a Step wait for its end.
+func TestNoMachineIsEnteredFromInsideOfItself(t *testing.T) {
+	a, b := newEnds(t, nil)
+	a.d.driveIdle()
+	inside := 0
+	a.q.send.m.SetTrace(func(string, roce.PSN) {
+		if b.q.recv.inside { // the responder took a packet from inside of Emit
+			inside++
+		}
+	})
+	for range 4 {
+		a.post(t, qp.OpRead, 4, 100, b)
+		a.d.driveIdle()
+	}
+	if n := a.sq.ended(t); n != 16 {
+		t.Errorf("got %d READs, want 16", n)
+	}
+	if inside > 0 {
+		t.Errorf("%d steps of the completer ran inside of the requester's", inside)
+	}
+}
+
+// While something is on the long way, all goes there, in order.
+func TestNothingOvertakesOnTheShortWay(t *testing.T) {
+	a, b := newEnds(t, nil)
+	a.d.driveIdle()
+	b.receive(t, crossDepth)
+	a.d.exclusively(func() {
+		a.q.send.now = instant()
+		far := a.d.far
+		a.d.far = nil // the first two take the long way
+		a.post(t, qp.OpSend, 2, 64, b)
+		a.q.send.run(16)
+		a.d.far = far
+		a.post(t, qp.OpSend, 2, 64, b)
+		a.q.send.run(16)
+		if a.d.tx.n != 4 {
+			t.Errorf("got %d packets in the outbox, want all 4", a.d.tx.n)
+		}
+		a.d.tx.send()
+		a.post(t, qp.OpSend, 2, 64, b) // the link is not empty
+		a.q.send.run(16)
+		if a.d.tx.n != 2 {
+			t.Errorf("got %d packets in the outbox, want 2 behind those on the link", a.d.tx.n)
+		}
+	})
+	a.d.driveIdle()
+	if n := b.d.counter("out_of_seq_request"); n != 0 {
+		t.Errorf("%d packets were overtaken", n)
+	}
+	if sent, got := a.sq.ended(t), b.rq.ended(t); sent != 6 || got != 6 {
+		t.Errorf("got %d and %d completions, want 6", sent, got)
+	}
+}
+
+func TestWhatCrossesIsChecked(t *testing.T) {
+	a, b := newEnds(t, nil)
+	a.d.driveIdle()
+	b.receive(t, 2)
+	a.post(t, qp.OpSend, 1, 64, b)
+	a.d.driveIdle()
+	b.q.ToErr() // the two know each other by now
+	a.post(t, qp.OpSend, 1, 64, b)
+	a.d.driveIdle()
+	if n := b.d.counter("drop_qp_state"); n == 0 {
+		t.Error("a queue pair in error took a packet that crossed")
+	}
+	if n := b.d.counter("rcvd_pkts"); n != 2 {
+		t.Errorf("got %d packets counted, want 2", n)
+	}
+	if sent, came := a.d.counter("sent_bytes"), b.d.counter("rcvd_bytes"); sent != came || sent == 0 {
+		t.Errorf("sent %d bytes and received %d", sent, came)
+	}
+}
+
+func TestAStoppedHalfGetsWhatCrossedWhenItGoesOn(t *testing.T) {
+	a, b := newEnds(t, nil)
+	a.d.driveIdle()
+	b.receive(t, 2)
+	b.q.recv.disable()
+	a.post(t, qp.OpSend, 2, 64, b)
+	a.d.driveIdle()
+	if n := b.rq.ended(t); n != 0 {
+		t.Fatalf("a half that is stopped took %d messages", n)
+	}
+	if b.q.recv.waiting != 2 {
+		t.Errorf("%d packets wait for it, want 2", b.q.recv.waiting)
+	}
+	if a.q.send.idle(0) && a.q.send.idle(1) {
+		t.Error("the frames that wait are not counted as out")
+	}
+	b.receive(t, 2)
+	a.post(t, qp.OpSend, 2, 64, b)
+	a.d.exclusively(func() {
+		b.q.recv.stopped = false
+		a.q.send.run(16)
+	})
+	if b.q.recv.waiting != 4 {
+		t.Errorf("%d packets wait, want 2 behind the first 2", b.q.recv.waiting)
+	}
+	b.q.recv.enable()
+	a.d.driveIdle()
+	if sent, got := a.sq.ended(t), b.rq.ended(t); sent != 4 || got != 4 {
+		t.Errorf("got %d and %d completions, want 4", sent, got)
+	}
+}
+
+// A watched link is anything around a memory link.
+type watched struct {
+	link.Link
+	sent int
+}
+
+func (w *watched) Send(f []*frame.Frame) int {
+	n := w.Link.Send(f)
+	w.sent += n
+	return n
+}
+
+func TestNothingCrossesUnseen(t *testing.T) {
+	w := new(watched)
+	a, b := newEnds(t, func(l link.Link) link.Link { w.Link = l; return w })
+	b.receive(t, 1)
+	a.post(t, qp.OpSend, 1, 64, b)
+	a.d.driveIdle()
+	if n := b.rq.ended(t); n != 1 || w.sent != 1 {
+		t.Errorf("got %d messages and %d answers through what is around the link, want 1", n, w.sent)
+	}
+	if a.d.far != nil || b.d.far != nil {
+		t.Error("packets would cross past what is around a link")
+	}
+}
+
+func TestNothingCrossesOnALinkThatIsShared(t *testing.T) {
+	a, b := newEnds(t, nil)
+	a.d.exclusively(a.d.share)
+	b.receive(t, 1)
+	a.post(t, qp.OpSend, 1, 64, b)
+	a.d.Drive(0)
+	if n := b.rq.ended(t); n != 0 {
+		t.Error("a packet crossed on a link that others use")
+	}
+	a.d.driveIdle()
+	if n := b.rq.ended(t); n != 1 {
+		t.Errorf("got %d messages, want 1", n)
+	}
+}
