@@ -38,7 +38,7 @@ func (d *dpu) open() (err error) {
 	}
 	core.KeepFirst(&err, d.engine.Connect(&d.server.Context))
 	core.KeepFirst(&err, d.server.ConfigureSend(d.sent, d.sent, sendTasks))
-	core.KeepFirst(&err, d.server.SetMessageFunc(d.receive))
+	core.KeepFirst(&err, d.server.SetMessageFunc(d.message))
 	core.KeepFirst(&err, d.server.SetConnectionFuncs(d.connected, d.disconnected))
 	return err
 }
@@ -55,14 +55,24 @@ func (d *dpu) meet(ctx context.Context) error {
 	return d.engine.Run(ctx, func() bool { return d.conn != nil })
 }
 
-// connected takes the first client, and sends others away.
+// connected takes the first client.
 func (d *dpu) connected(c *comch.Connection, _ bool) {
 	if d.conn == nil {
 		d.conn = c
+	}
+}
+
+// message sends another client away as soon as it says something: then it is
+// ready to hear why.
+func (d *dpu) message(c *comch.Connection, m []byte) {
+	if c == d.conn {
+		d.receive(m)
 		return
 	}
-	_ = d.tellOn(c, status{reason: "it is copying with another process"}.encode())
-	_ = d.server.Disconnect(c)
+	if c.User++; c.User == 1 {
+		_ = d.tellOn(c, status{reason: "it is copying with another process"}.encode())
+		_ = d.server.Disconnect(c)
+	}
 }
 
 func (d *dpu) disconnected(c *comch.Connection, _ bool) {

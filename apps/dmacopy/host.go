@@ -30,8 +30,17 @@ func (h *host) open() (err error) {
 	}
 	core.KeepFirst(&err, h.engine.Connect(&h.client.Context))
 	core.KeepFirst(&err, h.client.ConfigureSend(h.sent, h.sent, sendTasks))
-	core.KeepFirst(&err, h.client.SetMessageFunc(h.receive))
+	core.KeepFirst(&err, h.client.SetMessageFunc(func(_ *comch.Connection, m []byte) { h.receive(m) }))
+	h.client.SetStateFunc(h.state)
 	return err
+}
+
+// state is told when the client is connected: before anything comes, and before
+// a server that is busy sends it away again.
+func (h *host) state(_ *core.Context, _, next core.State) {
+	if next == core.Running {
+		h.conn, _ = h.client.Connection() // which a running client has
+	}
 }
 
 // retry is how long to wait before looking for the server again.
@@ -43,12 +52,12 @@ func (h *host) meet(ctx context.Context) error {
 		if err := h.client.Start(); err != nil && !errors.Is(err, core.ErrInProgress) {
 			return err
 		}
-		settled := func() bool { return h.client.State() == core.Running || h.client.State() == core.Idle }
+		settled := func() bool { return h.conn != nil || h.client.State() == core.Idle }
 		if err := h.engine.Run(ctx, settled); err != nil {
 			return err
 		}
-		if h.client.State() == core.Running {
-			break
+		if h.conn != nil {
+			return nil
 		}
 		if err := h.client.Err(); !errors.Is(err, core.ErrNotFound) {
 			return err
@@ -62,9 +71,6 @@ func (h *host) meet(ctx context.Context) error {
 		case <-time.After(retry):
 		}
 	}
-	var err error
-	h.conn, err = h.client.Connection()
-	return err
 }
 
 func (h *host) alloc(c *comch.Connection, m []byte) (*comch.Send, error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +24,9 @@ type place struct {
 
 func newPlace(t testing.TB) *place {
 	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("there is no Comch")
+	}
 	p := &place{t, t.TempDir()}
 	t.Setenv("GANTRY_RUNTIME_DIR", filepath.Join(t.TempDir(), "run"))
 	return p

@@ -144,9 +144,10 @@ func (s *session) direction() direction {
 	return direction{true, s.src.file.Info.Mode(), s.src.file.Size}
 }
 
-// receive is called for every message of a connection.
-func (s *session) receive(c *comch.Connection, m []byte) {
-	if last := s.ending && len(m) > 0 && m[0] == kindStatus; c != s.conn || s.deaf() && !last {
+// receive is called for every message of the peer. When its end is known only
+// its last word counts.
+func (s *session) receive(m []byte) {
+	if last := s.ending && len(m) > 0 && m[0] == kindStatus; s.deaf() && !last {
 		return
 	}
 	ok, err := s.handle(m)

@@ -31,7 +31,7 @@ func ExampleRun() {
 	<-done
 	fmt.Println(err)
 	// Output:
-	// 3145728 bytes from the host, checksum 5bfe3eef, verified: true, <nil>
+	// 3145728 bytes from the host, checksum dd28f52b, verified: true, <nil>
 	// <nil>
 }
 
