@@ -34,6 +34,8 @@ var pairs = []struct {
 }{
 	{first: pairOf("dma_copy_host", 0), second: pairOf("dma_copy_dpu", 1, life...), anyOrder: true},
 	{first: pairOf("comch_ctrl_path_server", 1, life...), second: pairOf("comch_ctrl_path_client", 1, slow...)},
+	{first: pairOf(pathServer, 4, serverLife...), second: pairOf(pathClient, 4, clientLife...), anyOrder: true},
+	{first: pairOf(pathServer, 4, serverLife...), second: pairOf(pathClient, 4, clientLife...), args: []string{"-size", "1048576"}},
 	{first: pairOf("sync_event_remote_pci", 0), second: pairOf("sync_event_local_pci", 0)},
 	{first: pairOf("sync_event_remote_pci", 0), second: pairOf("sync_event_local_pci", 0), args: []string{"-atomic"}},
 	{first: pairOf("sync_event_remote_pci", 2, life...), second: pairOf("sync_event_local_pci", 2, life...), args: []string{"-async", "-async_num_tasks", "3"}},
@@ -42,6 +44,18 @@ var pairs = []struct {
 
 // slow is what the state callback of an asynchronous start sees.
 var slow = []string{"idle>starting", "starting>running", "running>stopping", "stopping>idle"}
+
+// The samples of the data path, and what their state callbacks see: the control
+// path, and within it first the one half of the data path and then the other.
+const (
+	pathServer = "comch_data_path_high_speed_server"
+	pathClient = "comch_data_path_high_speed_client"
+)
+
+var (
+	serverLife = slices.Concat(life[:1], slow, life, life[1:])
+	clientLife = slices.Concat(slow[:2], life, slow, slow[2:])
+)
 
 func pairOf(name string, tasks int, states ...string) samples.Result {
 	r := samples.Result{Name: name, OK: true, Tasks: tasks, Completed: tasks, States: states}
@@ -95,7 +109,7 @@ func TestPairs(t *testing.T) {
 					t.Errorf("the peers of %s and %s are %s and %s", a.Name, b.Name, a.Peer, b.Peer)
 				}
 				story := &teller{words: "\n", heard: make(chan struct{})} // then it waits, or soon will
-				if o[0].Name == "comch_ctrl_path_server" || o[0].Name == "sync_event_remote_pci" {
+				if o[0].Name == "comch_ctrl_path_server" || o[0].Name == "sync_event_remote_pci" || o[0].Name == pathServer {
 					story.words = "wait"
 				}
 				done := make(chan error, 1)
@@ -141,6 +155,8 @@ func TestPeerThatIsMissing(t *testing.T) {
 		"dma_copy_dpu":           "start dma_copy_host",
 		"comch_ctrl_path_server": "no client came",
 		"comch_ctrl_path_client": "start comch_ctrl_path_server first",
+		pathServer:               "start " + pathClient,
+		pathClient:               "start " + pathServer,
 		"sync_event_remote_pci":  "sync_event_local_pci did not come in 50ms",
 		"sync_event_local_pci":   "start sync_event_remote_pci first",
 	} {

@@ -9,6 +9,8 @@ package samples
 import (
 	"github.com/gantry-rdma/gantry/samples/comchctrlpathclient"
 	"github.com/gantry-rdma/gantry/samples/comchctrlpathserver"
+	"github.com/gantry-rdma/gantry/samples/comchdatapathhighspeedclient"
+	"github.com/gantry-rdma/gantry/samples/comchdatapathhighspeedserver"
 	"github.com/gantry-rdma/gantry/samples/dmacopydpu"
 	"github.com/gantry-rdma/gantry/samples/dmacopyhost"
 	"github.com/gantry-rdma/gantry/samples/dmalocalcopy"
@@ -74,6 +76,10 @@ func List() []Sample {
 			Summary: "a message comes from a client, and is answered"},
 		{Name: "comch_ctrl_path_client", Group: channel, Run: comchctrlpathclient.Run, Peer: "comch_ctrl_path_server",
 			Summary: "a message goes to a server, and is answered"},
+		{Name: "comch_data_path_high_speed_server", Group: channel, Run: comchdatapathhighspeedserver.Run, Peer: "comch_data_path_high_speed_client",
+			Summary: "a consumer receives a message, then a producer sends one"},
+		{Name: "comch_data_path_high_speed_client", Group: channel, Run: comchdatapathhighspeedclient.Run, Peer: "comch_data_path_high_speed_server",
+			Summary: "a producer sends a message, then a consumer receives one"},
 		{Name: "sync_event_local_pci", Group: events, Run: synceventlocalpci.Run, Peer: "sync_event_remote_pci",
 			Summary: "an event is exported to another process; they take turns"},
 		{Name: "sync_event_remote_pci", Group: events, Run: synceventremotepci.Run, Peer: "sync_event_local_pci",
