@@ -40,6 +40,8 @@ func TestSamplePairsAsProcesses(t *testing.T) {
 		{"dma_copy_host", "dma_copy_dpu", nil, `copied 30 bytes: "This is a sample piece of text"`},
 		{"dma_copy_dpu", "dma_copy_host", nil, "the DPU has copied"},
 		{"comch_ctrl_path_server", "comch_ctrl_path_client", nil, `received "Message from the server"`},
+		{"comch_data_path_high_speed_server", "comch_data_path_high_speed_client", nil, `: "Message from the server"`},
+		{"comch_data_path_high_speed_client", "comch_data_path_high_speed_server", []string{"-size", "1048576"}, `: "Message from the client`},
 		{"sync_event_remote_pci", "sync_event_local_pci", nil, "the other process has signalled"},
 		{"sync_event_remote_pci", "sync_event_local_pci", []string{"-async", "-atomic"}, "the other process has signalled"},
 	} {
@@ -63,6 +65,30 @@ func TestSamplePairsAsProcesses(t *testing.T) {
 			ended(t, first, exitGood, firstSays)
 			if !strings.Contains(story.String(), p.first+": good") {
 				t.Errorf("%s: got %q", p.first, story)
+			}
+		})
+	}
+}
+
+// A sample whose peer does not come fails in time and names it, also where the
+// result is asked for as JSON.
+func TestSampleOfAPairAloneAsProcess(t *testing.T) {
+	for alone, missing := range map[string]string{
+		"dma_copy_dpu":                      "dma_copy_host",
+		"comch_ctrl_path_client":            "comch_ctrl_path_server",
+		"comch_data_path_high_speed_server": "comch_data_path_high_speed_client",
+		"comch_data_path_high_speed_client": "comch_data_path_high_speed_server",
+		"sync_event_local_pci":              "sync_event_remote_pci",
+	} {
+		t.Run(alone, func(t *testing.T) {
+			args := []string{"sample", alone, "--json", "-wait", "100ms"}
+			if dir := meeting(t); strings.HasPrefix(alone, "dma") {
+				args = append(args, "-d", filepath.Join(dir, "d"), "-b", filepath.Join(dir, "b"))
+			}
+			cmd, out, says := program(t, args...)
+			ended(t, cmd, exitFailed, says)
+			if !strings.Contains(says.String(), "start "+missing) || !strings.Contains(out.String(), `"ok": false`) {
+				t.Errorf("got %q and %q, want that %s is to be started", out, says, missing)
 			}
 		})
 	}
