@@ -67,9 +67,9 @@ bench:
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
 
 # Gantry and the Linux kernel's own RoCEv2, in a small virtual machine; see
-# test/interop/README.md. All rows with both kernels take about 15 minutes, and
+# test/interop/README.md. All rows with both kernels take about 20 minutes, and
 # the result is written down; captures stay in INTEROP_OUT. The short form needs
-# 3 minutes, and passes where there can be no such machine.
+# 2 minutes, and passes where there can be no such machine.
 INTEROP_OUT ?= $(abspath bin/interop)
 
 interop:

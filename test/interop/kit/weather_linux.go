@@ -17,7 +17,7 @@ type Weather struct {
 	Reorder float64 // overtaken by the next one to four, or 20 ms late
 	Corrupt float64 // one bit flipped behind the UDP header
 	Cut     bool    // nothing arrives
-	NAT     bool    // the source port is rewritten, as NAT does
+	NAT     bool    // the source port of what the guest sends is rewritten, as NAT does
 	Seed    uint64  // what happens to the n-th packet of a direction depends on nothing else
 }
 
@@ -33,6 +33,10 @@ type Tally struct {
 	Reordered int    // by the weather
 	Overrun   int    // frames of any kind that found the queue full
 	Again     int    // requests whose PSN was sent before by the queue pair: see again
+
+	// Silence is for how long the other end had sent nothing when one of them
+	// was sent, the shortest time; and Longest is the longest of the other end.
+	Silence, Longest time.Duration
 }
 
 // A storm is the weather of one direction.
@@ -76,6 +80,19 @@ func (w *Wire) blow(way int, queue <-chan []byte, write func([]byte) error) {
 	}
 }
 
+// listen notes that a packet is sent, and whether it is sent again.
+func (w *Wire) listen(way, again int) {
+	now, t, other := time.Now(), &w.tally[way], &w.tally[1-way]
+	t.Again += again
+	if silence := now.Sub(w.last[1-way]); again > 0 && (t.Silence == 0 || silence < t.Silence) {
+		t.Silence = silence
+	}
+	if !w.last[way].IsZero() {
+		other.Longest = max(other.Longest, now.Sub(w.last[way]))
+	}
+	w.last[way] = now
+}
+
 // release returns the packet that was held.
 func (s *storm) release() (out [][]byte) {
 	if s.held != nil {
@@ -104,8 +121,8 @@ func (w *Wire) strike(way int, f []byte) [][]byte {
 	defer w.mu.Unlock()
 	t, s := &w.tally[way], &w.storms[way]
 	t.count(d)
-	t.Again += s.again(d)
-	if w.weather.NAT {
+	w.listen(way, s.again(d))
+	if w.weather.NAT && way == ToHost {
 		rewrite(f)
 	}
 	what := w.weather.what(s)

@@ -38,6 +38,7 @@ type Wire struct {
 	film    *film
 	tally   [2]Tally
 	storms  [2]storm
+	last    [2]time.Time // when a packet was sent
 }
 
 // queueLength is how many frames wait in a direction at most.
@@ -153,6 +154,7 @@ func (w *Wire) Record(to io.Writer, weather Weather) {
 	w.film = &film{w: bufio.NewWriterSize(to, 1<<18)}
 	w.film.blocks.Start()
 	w.tally = [2]Tally{}
+	w.last = [2]time.Time{}
 	w.weather = weather
 	for way := range w.storms {
 		w.storms[way] = newStorm(weather, way)
