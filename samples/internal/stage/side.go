@@ -81,13 +81,17 @@ func (s *Stage) openRepresentor() error {
 func (s *Stage) Waiting() (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithTimeout(ctx, s.options.wait)
+	s.waiting = ctx
 	return ctx, func() { cancel(); stop() }
 }
 
 // Missed explains an error that a wait ended with: what did not happen, and
-// what to do about it.
+// what to do about it. A user who had enough gets context.Canceled.
 func (s *Stage) Missed(err error, what string) error {
-	if errors.Is(err, context.DeadlineExceeded) {
+	switch end := s.waiting.Err(); {
+	case errors.Is(end, context.Canceled):
+		return fmt.Errorf("interrupted: %w", end)
+	case end != nil:
 		return fmt.Errorf("%s in %v: %w", what, s.options.wait, core.ErrTimeOut)
 	}
 	return err

@@ -5,6 +5,7 @@
 package stage
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -44,7 +45,8 @@ type Stage struct {
 
 	sample.Result // what the sample counts
 
-	region      []byte // what Map is made of
+	waiting     context.Context // see Waiting
+	region      []byte          // what Map is made of
 	options     options
 	out, errOut io.Writer
 	err         error // the first
