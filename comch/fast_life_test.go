@@ -163,3 +163,35 @@ func TestClaimedReceiveOfStoppedConsumer(t *testing.T) {
 		t.Errorf("statuses %v, want %v", out.failed, core.ErrNotFound)
 	}
 }
+
+// Nobody takes the memory away from under a copy.
+func TestRetireWaitsForTheCopiesThatAreBeingMade(t *testing.T) {
+	r := newFastRig(t)
+	in := r.newSink(0, r.engine[0], 1, 4096)
+	in.start()
+	far := r.conn[1].remote(in.ID())
+	far.mu.Lock()
+	far.copies++
+	far.mu.Unlock()
+	retired := make(chan struct{})
+	go func() {
+		defer close(retired)
+		far.retire()
+	}()
+	for waits := false; !waits; {
+		far.mu.Lock()
+		waits = far.retired
+		far.mu.Unlock()
+	}
+	far.mu.Lock() // now it waits, or has gone through
+	if far.memory == nil {
+		t.Error("the memory is gone while it is copied to")
+	}
+	far.copies--
+	far.last.Broadcast()
+	far.mu.Unlock()
+	<-retired
+	if far.memory != nil {
+		t.Error("the memory is still there")
+	}
+}

@@ -161,3 +161,37 @@ func TestDoorbellIsSharedWithoutLosses(t *testing.T) {
 	r.want("send", <-failed, nil)
 	r.want("send", <-failed, nil)
 }
+
+// What happened before an engine is armed wakes it, though nobody rang: a
+// receive that was posted since the submit that was refused, and a message that
+// arrived.
+func TestArmingLooksOnceMore(t *testing.T) {
+	r := newFastRig(t)
+	receiving, sending := r.newEngine(), r.newEngine()
+	in := r.newSink(0, receiving, 1, 4096)
+	out := r.newSource(1, sending, 1, 4096)
+	in.start()
+	task := out.task(0, 10, "", in.ID())
+	r.want("submit", task.Submit(), core.ErrAgain)
+	in.post(0, 10)
+	wakes := func(e *core.Engine) {
+		t.Helper()
+		r.want("arm", e.RequestNotification(), nil)
+		r.want("wait", e.Wait(r.background()), nil)
+		r.want("clear", e.ClearNotification(), nil)
+		if !e.Progress() {
+			t.Error("woken for nothing")
+		}
+	}
+	wakes(sending)
+	if out.sent != 0 || sending.Progress() {
+		t.Error("more than a hint to try again")
+	}
+	r.want("submit", task.Submit(), nil)
+	got := 0
+	in.onRecv = func(t *PostRecv) { got++; in.drop(t) }
+	wakes(receiving)
+	if got != 1 {
+		t.Errorf("%d messages came, want 1", got)
+	}
+}
