@@ -282,7 +282,7 @@ func TestDescriptorsAndTimersOfBackendsWake(t *testing.T) {
 	wantErr(t, "clear", e.ClearNotification(), nil)
 	wantErr(t, "timer", r.WakeAfter(time.Millisecond), nil)
 	wantErr(t, "clear", e.ClearNotification(), nil)
-	time.Sleep(2 * time.Millisecond)
+	<-time.After(2 * time.Millisecond)
 	if readable(t, fd) {
 		t.Error("readable by a timer that was cleared before it expired")
 	}

@@ -73,9 +73,13 @@ func TestResetAtWorkLeavesACleanQueuePair(t *testing.T) {
 	})
 }
 
-// startAfresh resets both ends, drops old completions, and connects again.
+// startAfresh resets both ends, drops old completions, and connects again, with
+// other sequence numbers: a repeated answer may still be under way on a network,
+// and must not answer a new request.
 func (r *rig) startAfresh(s settings) {
 	r.t.Helper()
+	r.starts++
+	s.psn = s.psn.Add(r.starts * 0x11000)
 	for _, e := range []*end{r.a, r.b} {
 		if err := e.qp.Modify(QPAttr{State: StateReset}, AttrState); err != nil {
 			r.t.Fatal(err)

@@ -29,8 +29,9 @@ type end struct {
 
 // A rig is two ends that are connected.
 type rig struct {
-	t    testing.TB
-	a, b *end
+	t      testing.TB
+	a, b   *end
+	starts int // how often startAfresh was called
 }
 
 // settings are what a test may want otherwise.

@@ -84,21 +84,7 @@ func (x *windowed) refused(rkey uint32, addr uint64, n int, counter string) {
 	if got := x.b.dev.Counter(counter) - before; got != 1 {
 		x.t.Errorf("got %d more for %s, want 1", got, counter)
 	}
-	x.again()
-}
-
-// again connects the queue pairs anew after an error.
-func (x *windowed) again() {
-	x.t.Helper()
-	for _, e := range []*end{x.a, x.b} {
-		if err := e.qp.Modify(QPAttr{State: StateReset}, AttrState); err != nil {
-			x.t.Fatal(err)
-		}
-		var wc [16]WC
-		e.scq.Poll(wc[:])
-		e.cq.Poll(wc[:])
-	}
-	connect(x.t, standard(), x.a.dev, x.b.dev, x.a.qp, x.b.qp)
+	x.startAfresh(standard())
 }
 
 func TestAWindowOpensWhatItIsBoundTo(t *testing.T) {
@@ -157,7 +143,7 @@ func TestAWindowGivesItsOwnRights(t *testing.T) {
 			if wc := x.a.next(x.a.scq); wc.Status != WCRemAccessErr {
 				t.Errorf("got %v for %v without the right, want REM_ACCESS_ERR", wc.Status, c.op)
 			}
-			x.again()
+			x.startAfresh(standard())
 		}
 		if got := db.Counter("key_right"); got != 4 {
 			t.Errorf("got %d rights missing, want 4", got)
@@ -219,7 +205,7 @@ func TestAWindowOfType2IsInvalidated(t *testing.T) {
 			if wc := x.b.next(x.b.scq); wc.Status == WCSuccess {
 				t.Errorf("got success for the invalidation of key %#x", key)
 			}
-			x.again()
+			x.startAfresh(standard())
 		}
 		x.move(x.bind1(first, 0, 64, AccessRemoteWrite|AccessRemoteRead), at, 0, 64, 5)
 	})
@@ -307,7 +293,7 @@ func TestBindsThatMayNotBeFail(t *testing.T) {
 			if wc := x.b.next(x.b.scq); wc.ID != 2 || wc.Status != WCFlushErr {
 				t.Errorf("%s: got completion %d with %v, want 2 flushed", name, wc.ID, wc.Status)
 			}
-			x.again()
+			x.startAfresh(standard())
 		}
 	})
 }
@@ -367,7 +353,7 @@ func TestARegionStaysWhileAWindowIsBoundToIt(t *testing.T) {
 		if wc := x.b.next(x.b.scq); wc.Status == WCSuccess {
 			t.Error("got a region invalidated that a window is bound to")
 		}
-		x.again()
+		x.startAfresh(standard())
 		x.move(key, x.mr.Addr(), 0, 64, 1) // and nothing was changed
 		if err := w.Dealloc(); err != nil {
 			t.Fatal(err)
