@@ -73,6 +73,7 @@
 //	clients of a server           512
 //	producers of one side         64, and as many consumers
 //	fast-path tasks               8192 of each producer and consumer
+//	fast-path message             1 GiB, from a list of up to 64 bufs into one buf
 //	immediate data                32 bytes
 //
 // The capability functions, such as [MaxMessage] and [ConsumerMaxBufSize], say
