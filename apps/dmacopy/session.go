@@ -225,9 +225,6 @@ func (s *session) advance() (err error) {
 	case s.moved < s.count:
 		return nil
 	case s.src != nil:
-		if err := s.src.file.Whole(); err != nil {
-			return err
-		}
 		if err := s.check(s.src.verify); err != nil {
 			return err
 		}
