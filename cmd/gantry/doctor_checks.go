@@ -1,16 +1,20 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/ipc"
 	"github.com/gantry-rdma/gantry/internal/probe"
 	"github.com/gantry-rdma/gantry/samples"
 )
@@ -28,7 +32,7 @@ func examine() []check {
 	return []check{
 		checkKernel(s), checkCPUs(s, runtime.GOMAXPROCS(0)),
 		checkEngine(), checkNotification(), checkFaults(),
-		checkMemfd(), checkMemlock(), checkHugePages(s),
+		checkMemfd(), checkChannel(), checkMemlock(), checkHugePages(s),
 		checkPort(s, "udp_4791_ipv4", "127.0.0.1"), checkPort(s, "udp_4791_ipv6", "::1"), checkRXE(s),
 		checkBuffers(s),
 		checkOffload("udp_gso", "one send becomes many packets", probe.UDPSegment()),
@@ -111,6 +115,34 @@ func checkMemfd() check {
 		k.Advice = "memory stays inside the process; on Linux, allow memfd_create in the seccomp rules of the container"
 	}
 	return k
+}
+
+// checkChannel takes a name, and reaches who has it, as Comch and exported memory
+// do.
+func checkChannel() check {
+	k := check{Name: "other_processes", Detail: "they meet in the directory " + ipc.Directory()}
+	err := meetMyself(fmt.Sprintf("gantry doctor %d", os.Getpid()))
+	if k.OK = err == nil; !k.OK {
+		k.Detail = fmt.Sprintf("no other process can be met: %v", err)
+		k.Advice = "Comch and exported memory stay inside the process: set GANTRY_RUNTIME_DIR to a directory of your own, which containers can share"
+	}
+	return k
+}
+
+// meetMyself sends a message to a name that it has taken.
+func meetMyself(name string) error {
+	l, err := ipc.Listen(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	c, err := ipc.Dial(ctx, name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.Send([]byte{1}), c.Close())
 }
 
 // checkMemlock never warns: software devices lock no memory.

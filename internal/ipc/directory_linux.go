@@ -45,6 +45,12 @@ func directoryPath() (path, setBy string) {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("gantry-%d", os.Geteuid())), "the directory for temporary files"
 }
 
+// Directory returns where names are, be it there or not.
+func Directory() string {
+	path, _ := directoryPath()
+	return path
+}
+
 // openDirectory makes the directory if need be, and checks whose it is.
 func openDirectory() (*directory, error) {
 	path, setBy := directoryPath()

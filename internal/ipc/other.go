@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// Directory returns nothing: there are no names.
+func Directory() string { return "" }
+
 // A Listener has a name. There is none here.
 type Listener struct{}
 
