@@ -42,7 +42,7 @@ func (p *perfFlags) define(f *pflag.FlagSet) {
 	f.IntVarP(&p.port, "port", "p", 18515, "TCP port on which client and server talk")
 	f.BoolVarP(&t.Events, "events", "e", false, "wait for completions instead of polling")
 	f.BoolVarP(&p.freq, "CPU-freq", "F", false, "does nothing, as there is no check of the CPU frequency")
-	f.BoolVarP(&t.CM, "rdma_cm", "R", false, "the RDMA connection manager connects the queue pairs (RC and UC)")
+	f.BoolVarP(&t.CM, "rdma_cm", "R", false, "the RDMA connection manager connects the queue pairs")
 	f.BoolVar(&p.listen, "listen", false, "be the server for one client")
 	f.StringVar(&p.run.Device.Fabric, "fabric", defaultFabric(), "memory (within a process) or udp")
 	f.StringVar(&p.addr, "addr", "", "address of the device of this end")

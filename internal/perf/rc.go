@@ -232,9 +232,6 @@ func (t *RCTest) checkMore() error {
 		return fmt.Errorf("size %d: %d queue pairs with %d messages each would take %d bytes, %d are possible: %w",
 			t.Size, t.QPs, t.SendDepth, layoutOf(t).bytes, int64(maxRCMemory), ErrRCParameter)
 	}
-	if t.CM && t.Transport == "UD" {
-		return fmt.Errorf("rdma_cm: it connects RC and UC, and UD has no connections: %w", ErrRCParameter)
-	}
 	if t.CM && t.Timeout == 0 {
 		return fmt.Errorf("qp-timeout 0: the connection manager tells 1 to 31: %w", ErrRCParameter)
 	}

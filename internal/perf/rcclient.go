@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gantry-rdma/gantry/cm"
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/internal/rendezvous"
 )
@@ -130,6 +131,9 @@ func (b *rcRemote) meet(ctx context.Context) error {
 	if b.a.cm != nil { // the server is ready when it was called
 		if err = b.a.connect(*m.Hello); err == nil {
 			err = introduce(ctx, b.a)
+		}
+		if err == nil && b.a.cm.space == cm.UDP {
+			err = b.x.send(rcMessage{Kind: kindReady})
 		}
 		if err != nil {
 			return err

@@ -15,10 +15,12 @@ import (
 )
 
 // An rcIntroducer connects the flows of an end through the connection manager:
-// the client calls, once for each, and says in four bytes which one it means.
+// the client calls, once for each, and says which one it means: number, queue
+// pair and Q_Key, four bytes each. The last two are news with datagrams.
 type rcIntroducer struct {
 	e        *rcEnd
 	ch       *cm.Channel
+	space    cm.PortSpace
 	listener *cm.ID // of a server
 	flow     map[*cm.ID]int
 	stand    int // flows that are connected
@@ -35,11 +37,14 @@ func newIntroducer(e *rcEnd) (*rcIntroducer, error) {
 		return nil, fmt.Errorf("open the connection manager: %w", err)
 	}
 	e.later(ch.Close)
-	n := &rcIntroducer{e: e, ch: ch, flow: map[*cm.ID]int{}}
+	n := &rcIntroducer{e: e, ch: ch, space: cm.TCP, flow: map[*cm.ID]int{}}
+	if e.test.Transport == "UD" {
+		n.space = cm.UDP
+	}
 	if e.number == 0 {
 		return n, nil
 	}
-	if n.listener, err = ch.NewID(cm.TCP, nil); err == nil {
+	if n.listener, err = ch.NewID(n.space, nil); err == nil {
 		err = n.listener.Listen(netip.AddrPortFrom(e.port.dev.Addr(), 0), len(e.flows))
 	}
 	return n, err
@@ -60,7 +65,7 @@ func (n *rcIntroducer) begin(mtu roce.MTU) error {
 	}
 	e := n.e
 	for i := range e.flows {
-		id, err := n.ch.NewID(cm.TCP, nil)
+		id, err := n.ch.NewID(n.space, nil)
 		if err == nil {
 			err = id.ResolveAddr(netip.AddrPortFrom(e.far.Addr, e.far.Port))
 		}
@@ -70,9 +75,12 @@ func (n *rcIntroducer) begin(mtu roce.MTU) error {
 		if err == nil {
 			err = n.open(id, i)
 		}
+		if err == nil && n.space != cm.UDP {
+			err = e.equip(i)
+		}
 		if err == nil {
 			p := n.param()
-			p.PrivateData = binary.BigEndian.AppendUint32(nil, uint32(i))
+			p.PrivateData = n.introduction(i)
 			p.RetryCount, p.PathMTU = uint8(e.test.RetryCount), mtu
 			p.Times = cm.Times{Response: rcCMResponse, AckTimeout: uint8(e.test.Timeout)}
 			err = id.Connect(p)
@@ -84,12 +92,31 @@ func (n *rcIntroducer) begin(mtu roce.MTU) error {
 	return nil
 }
 
+// introduction is what a client says of a flow.
+func (n *rcIntroducer) introduction(i int) (b []byte) {
+	q := n.e.flows[i].qp
+	attr, _, _ := q.Query() // it has just been made
+	for _, word := range []uint32{uint32(i), q.Num(), attr.QKey} {
+		b = binary.BigEndian.AppendUint32(b, word)
+	}
+	return b
+}
+
+// introduced takes what a client has said.
+func (n *rcIntroducer) introduced(b []byte) (i int, err error) {
+	if i = int(binary.BigEndian.Uint32(b)); i >= len(n.e.flows) || n.e.flows[i].qp != nil {
+		return i, fmt.Errorf("it connects queue pair %d, of %d: %w", i, len(n.e.flows), ErrRCPeer)
+	}
+	n.e.far.QPs[i].Num, n.e.qkey = binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])
+	return i, nil
+}
+
 func (n *rcIntroducer) param() cm.ConnParam {
 	most := uint8(n.e.test.Outstanding)
 	return cm.ConnParam{ResponderResources: most, InitiatorDepth: most, RNRRetry: 7}
 }
 
-// open makes the queue pair of a flow, with its receives.
+// open makes the queue pair of a flow.
 func (n *rcIntroducer) open(id *cm.ID, i int) (err error) {
 	e, f := n.e, &n.e.flows[i]
 	if f.qp, err = id.CreateQP(e.pd, e.queuePair()); err != nil {
@@ -102,7 +129,7 @@ func (n *rcIntroducer) open(id *cm.ID, i int) (err error) {
 		return f.qp.Destroy()
 	})
 	n.flow[id] = i
-	return e.equip(i)
+	return nil
 }
 
 // step takes an event, if there is one, and reports whether all flows are
@@ -117,17 +144,15 @@ func (n *rcIntroducer) step() (done bool, err error) {
 func (n *rcIntroducer) take(ev cm.Event) error {
 	switch ev.Type {
 	case cm.ConnectRequest:
-		i := int(binary.BigEndian.Uint32(ev.Param.PrivateData))
-		if i >= len(n.e.flows) || n.e.flows[i].qp != nil {
-			return fmt.Errorf("it connects queue pair %d, of %d: %w", i, len(n.e.flows), ErrRCPeer)
-		}
-		if err := n.open(ev.ID, i); err != nil {
-			return fmt.Errorf("queue pair %d: %w", i, err)
-		}
-		return ev.ID.Accept(n.param())
+		return n.answer(ev)
 	case cm.Established:
 		n.stand++
-		return n.hurry(n.flow[ev.ID])
+		i := n.flow[ev.ID]
+		if n.space == cm.UDP {
+			n.e.far.QPs[i].Num, n.e.qkey = ev.QPN, ev.QKey
+			return n.e.equip(i)
+		}
+		return n.hurry(i)
 	case cm.Rejected:
 		return fmt.Errorf("queue pair %d: the other end refuses the connection: %v: %w", n.flow[ev.ID], ev.Reason, ErrRCPeer)
 	case cm.Unreachable:
@@ -139,6 +164,24 @@ func (n *rcIntroducer) take(ev cm.Event) error {
 	case cm.AddrResolved, cm.RouteResolved, cm.TimewaitExit:
 	}
 	return nil
+}
+
+// answer accepts a client's flow. With datagrams it stands then.
+func (n *rcIntroducer) answer(ev cm.Event) error {
+	i, err := n.introduced(ev.Param.PrivateData)
+	if err != nil {
+		return err
+	}
+	if err = n.open(ev.ID, i); err == nil {
+		err = n.e.equip(i)
+	}
+	if err != nil {
+		return fmt.Errorf("queue pair %d: %w", i, err)
+	}
+	if n.space == cm.UDP {
+		n.stand++
+	}
+	return ev.ID.Accept(n.param())
 }
 
 // hurry gives a flow the RNR timer that it has without the connection manager.

@@ -18,6 +18,7 @@ func TestRCThroughTheConnectionManager(t *testing.T) {
 		for _, c := range []RCTest{
 			viaCM("send_bw", "RC", "inline", 3), viaCM("write_bw", "RC", "tasklet", 1), viaCM("read_bw", "RC", "workqueue", 5),
 			viaCM("atomic_lat", "RC", "inline", 1), viaCM("send_lat", "UC", "workqueue", 1), viaCM("write_bw", "UC", "inline", 2),
+			datagrams("send_bw", "inline", 3), datagrams("send_lat", "workqueue", 1),
 		} {
 			p, err := MeasureRC(t.Context(), c, RCRun{Device: d, Iterations: 40}, nil)
 			skipWithout(t, err)
@@ -30,6 +31,13 @@ func TestRCThroughTheConnectionManager(t *testing.T) {
 			}
 		}
 	}
+}
+
+// datagrams lets the connection manager find queue pairs of type UD.
+func datagrams(op, executor string, qps int) RCTest {
+	t := viaCM(op, "UD", executor, qps)
+	t.Size, t.Both = min(t.Size, t.MTU), op == "send_bw"
+	return t
 }
 
 // What is lost while the connections are made is sent again.
@@ -64,13 +72,12 @@ func TestRCClientThroughTheConnectionManager(t *testing.T) {
 }
 
 func TestRCConnectionManagerRefuses(t *testing.T) {
-	datagrams := viaCM("send_bw", "UD", "inline", 1)
 	forever := viaCM("send_bw", "RC", "inline", 1)
 	forever.Timeout = 0
 	for _, c := range []struct {
 		test RCTest
 		want string
-	}{{datagrams, "rdma_cm: "}, {forever, "qp-timeout 0: "}} {
+	}{{forever, "qp-timeout 0: "}} {
 		if err := c.test.Check(); !errors.Is(err, ErrRCParameter) || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("got %v, want %q and more", err, c.want)
 		}

@@ -31,6 +31,7 @@ type rcEnd struct {
 	scq, rcq *verbs.CQ
 	srq      *sharedReceives // or nil
 	ah       *verbs.AH       // where datagrams go
+	qkey     uint32          // that they name
 	cm       *rcIntroducer   // or nil
 	region   []byte          // see rcLayout
 	mr       *verbs.MR
@@ -74,7 +75,7 @@ type rcQP struct {
 
 // newEnd makes everything but the connections.
 func newEnd(t RCTest, p *rcPort, number uint64) (*rcEnd, error) {
-	e := &rcEnd{test: t, port: p, number: number, layout: layoutOf(&t)}
+	e := &rcEnd{test: t, port: p, number: number, layout: layoutOf(&t), qkey: rcQKey}
 	second := number == 1
 	e.echoes = second && t.IsLatency() && !t.oneSided()
 	e.sends = !second || t.Both || e.echoes
@@ -186,7 +187,8 @@ func (e *rcEnd) queuePair() verbs.QPInit {
 	return init
 }
 
-// rcQKey is what datagrams of all measurements name.
+// rcQKey is what datagrams of measurements name, but for those whose queue pairs
+// the connection manager makes known.
 const rcQKey = 0x1ee7
 
 // A service is a transport service as verbs knows it, and what has to be set to

@@ -46,7 +46,7 @@ func (e *rcEnd) prepare(i, n int) {
 			f.wrs[k].SG = nil
 		}
 		if e.ah != nil {
-			f.wrs[k].AH, f.wrs[k].RemoteQPN, f.wrs[k].RemoteQKey = e.ah, e.far.QPs[i].Num, rcQKey
+			f.wrs[k].AH, f.wrs[k].RemoteQPN, f.wrs[k].RemoteQKey = e.ah, e.far.QPs[i].Num, e.qkey
 		}
 	}
 	if e.srq == nil {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/gantry-rdma/gantry/cm"
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/notify"
 )
 
 // An RCServer is the other end of an [RCClient]'s tests, which decides about
@@ -133,10 +135,31 @@ func (v *serving) meet(ctx context.Context) error {
 	if err = v.e.connect(*m.Hello); err == nil {
 		err = introduce(ctx, v.e)
 	}
+	if err == nil && v.e.cm != nil && v.e.cm.space == cm.UDP {
+		err = v.found(ctx)
+	}
 	if err != nil {
 		return err
 	}
 	return v.x.send(rcMessage{Kind: kindReady, Verified: v.e.verified, Traffic: v.port.traffic()})
+}
+
+// found answers the client's questions for queue pairs of datagrams, of which
+// any may come again, until it says that it has found them all.
+func (v *serving) found(ctx context.Context) error {
+	for ; ; notify.Yield() {
+		select {
+		case m, ok := <-v.x.in:
+			_, err := v.x.check(m, ok, kindReady)
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		default:
+		}
+		if _, err := v.e.cm.step(); err != nil {
+			return err
+		}
+	}
 }
 
 // maxRCSlice is the most messages of a queue pair that a client may begin with.

@@ -19,6 +19,7 @@ import (
 //	test: all parameters     ->          opens its device
 //	                         <-   hello  memory and queue pairs
 //	hello                    ->          connects
+//	ready                    ->          with datagrams and the connection manager
 //	                         <-   ready
 //	begin: n messages        ->
 //	                         <-   begun
@@ -31,7 +32,7 @@ import (
 // Instead of each answer there can be an error.
 
 // exchangeVersion changes with every change of a message.
-const exchangeVersion = 3
+const exchangeVersion = 4
 
 // exchangeName is in every message, to tell a Gantry from something else.
 const exchangeName = "gantry-perf"
