@@ -53,6 +53,7 @@ var may = map[string][]string{
 	"internal/side":       {"core", "device", "comch"},
 	"samples":             {"core", "device", "mem", "work", "dma", "comch", "syncevent"},
 	"test/interop":        {"roce", "internal/pcapng"},
+	"test/faults":         {},
 }
 
 // tools are the packages that make up the command, or test it, not the library.
