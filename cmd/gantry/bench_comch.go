@@ -133,26 +133,35 @@ func otherComchProcess(ctx context.Context, name string) *exec.Cmd {
 	return exec.CommandContext(ctx, self, "bench", "comch", "--peer", name)
 }
 
+// printComch prints latencies and rates apart: together they are wider than a
+// terminal.
 func (c *console) printComch(r perf.ComchReport) {
-	var rows [][]string
+	var trips, rates, crowds [][]string
 	for _, p := range r.Results {
 		size := sizeFlag(p.Size)
-		rows = append(rows, []string{
-			size.String(), strconv.Itoa(p.Window), p.Mode, fixed(p.P50, 2), fixed(p.P99, 2), fixed(p.P999, 2),
-			number(p.Bytes), number(p.Rate), number(p.Alloc), fixed(p.UnixP50, 2), number(p.UnixBytes), number(p.Copy),
+		trips = append(trips, []string{
+			size.String(), p.Mode, fixed(p.P50, 2), fixed(p.P99, 2), fixed(p.P999, 2), fixed(p.UnixP50, 2), number(p.ToUnix),
+		})
+		rates = append(rates, []string{
+			size.String(), p.Mode, strconv.Itoa(p.Window), number(p.Bytes), number(p.Rate), number(p.Alloc), number(p.UnixBytes), number(p.Copy), number(p.ToCopy),
 		})
 	}
-	c.table([]string{"size", "window", "mode", "p50[us]", "p99", "p99.9", "GB/s", "msgs/s", "allocs", "unix p50[us]", "unix GB/s", "copy GB/s"},
-		rows, 0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11)
-	if rows = nil; len(r.Crowds) > 0 {
-		for _, p := range r.Crowds {
-			rows = append(rows, []string{
-				strconv.Itoa(p.Pairs), p.Mode, strconv.Itoa(p.Size), number(p.Rate), number(p.One), number(p.Ratio),
-				fixed(p.P50, 2), fixed(p.P99, 2),
-			})
-		}
-		c.printf("\n")
-		c.table([]string{"pairs", "mode", "size", "msgs/s", "one pair", "ratio", "p50[us]", "p99"}, rows, 0, 2, 3, 4, 5, 6, 7)
+	for _, p := range r.Crowds {
+		crowds = append(crowds, []string{
+			strconv.Itoa(p.Pairs), p.Mode, strconv.Itoa(p.Size), number(p.Rate), number(p.One), number(p.Ratio),
+			fixed(p.P50, 2), fixed(p.P99, 2),
+		})
 	}
-	c.printf("\nidle Progress %s ns; a wake-up adds %s us to 64 bytes\n", number(r.ProgressIdle), fixed(r.WakeP50, 2))
+	c.table([]string{"size", "mode", "one way p50[us]", "p99", "p99.9", "Unix socket p50", "ratio"}, trips, 0, 2, 3, 4, 5, 6)
+	c.printf("\n")
+	c.table([]string{"size", "mode", "window", "GB/s", "msgs/s", "allocs", "Unix GB/s", "copy GB/s", "ratio"}, rates, 0, 2, 3, 4, 5, 6, 7, 8)
+	if len(crowds) > 0 {
+		c.printf("\n")
+		c.table([]string{"pairs", "mode", "size", "msgs/s", "one pair", "ratio", "p50[us]", "p99"}, crowds, 0, 2, 3, 4, 5, 6, 7)
+	}
+	c.printf("\nidle Progress %s ns", number(r.ProgressIdle))
+	if r.WakeP50 > 0 {
+		c.printf(", a wake-up %s us more than polling", fixed(r.WakeP50, 2))
+	}
+	c.printf("\n")
 }
