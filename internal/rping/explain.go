@@ -3,12 +3,10 @@ package rping
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/gantry-rdma/gantry/cm"
 	"github.com/gantry-rdma/gantry/internal/rendezvous"
-	"github.com/gantry-rdma/gantry/roce"
 	"github.com/gantry-rdma/gantry/verbs"
 )
 
@@ -56,13 +54,7 @@ func (s *session) unconnected(e cm.Event) error {
 	case e.Type == cm.Rejected && e.Reason == cm.ReasonNoListener:
 		return rendezvous.Errorf(errNobody, "nobody listens on port %d of %v: start the server first, with the same -p, and -a with that address", peer.Port(), peer.Addr())
 	case e.Type == cm.Rejected && e.Reason == cm.ReasonConsumer:
-		// The kernel accepts a path MTU above its own in vain, and its program gives up.
-		or := ""
-		if mtu := s.desk.ch.Device().Port().ActiveMTU; mtu > roce.MTU1024 {
-			or = fmt.Sprintf("; or its network carries smaller packets than that of %v, where the path MTU is %v: give both interfaces the same MTU",
-				s.id.LocalAddr().Addr(), mtu)
-		}
-		return rendezvous.Errorf(rendezvous.ErrPeer, "%v refuses: it serves another client, or is no rping server; start the server with -P for several clients%s", peer, or)
+		return rendezvous.Errorf(rendezvous.ErrPeer, "%v refuses: it serves another client, or is no rping server; start the server with -P for several clients", peer)
 	case e.Type == cm.Rejected && e.Reason == cm.ReasonInvalidMTU:
 		return rendezvous.Errorf(rendezvous.ErrPeer, "the network of %v carries smaller packets than that of %v, where the path MTU is %v: give both interfaces the same MTU",
 			peer.Addr(), s.id.LocalAddr().Addr(), s.desk.ch.Device().Port().ActiveMTU)

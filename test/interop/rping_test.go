@@ -43,11 +43,6 @@ func (r *rig) rpingRows(t *testing.T) {
 	r.run(t, "rping through NAT", kit.Weather{NAT: true}, func(x *row) {
 		x.rpingHeard("packets come with a wrong ICRC (drop_icrc ", 5*time.Second)
 	})
-	r.run(t, "rping to a smaller MTU", good, func(x *row) {
-		x.tool("ip", "link", "set", "eth0", "mtu", "1500")
-		x.after(func() { x.tool("ip", "link", "set", "eth0", "mtu", strconv.Itoa(r.mtu)) })
-		x.rpingHeard("or its network carries smaller packets than that of 198.51.100.1, where the path MTU is 4096: give both interfaces the same MTU", 20*time.Second)
-	})
 	r.run(t, "rping with port 4791 blocked", kit.Weather{Cut: true}, func(x *row) {
 		x.rpingHeard("not one packet has come to UDP port 4791 of 198.51.100.1: look whether a server runs there, on 198.51.100.2, "+
 			"and whether a firewall drops UDP port 4791", 2*time.Second)
