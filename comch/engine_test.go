@@ -235,30 +235,27 @@ func TestOneEngineForComchAndDMASleeps(t *testing.T) {
 		"all contexts":          {3, core.ProgressAll, func() work.Executor { return work.NewTasklet() }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			messages := 10_000
-			if raceEnabled {
-				messages = 1000
-			}
+			total := messages(10_000)
 			x := c.make()
 			defer x.Close()
 			r := newFastRig(t)
 			for _, e := range r.engine {
 				r.want("mode", e.SetEventMode(c.mode), nil)
 			}
-			y, a := newRelay(r, c.slots, x), newAsker(r, c.slots, messages)
+			y, a := newRelay(r, c.slots, x), newAsker(r, c.slots, total)
 			y.open(c.slots, a.in.ID())
 			var relaying sync.WaitGroup
 			relaying.Go(func() {
 				block(t, r.engine[0], func() bool {
 					y.flush()
-					return y.back == messages && r.server.Inflight() == 0 && len(y.refused) == 0
+					return y.back == total && r.server.Inflight() == 0 && len(y.refused) == 0
 				})
 			})
 			a.open(c.slots, y.in.ID())
 			block(t, r.engine[1], a.done)
 			relaying.Wait()
-			if a.bad > 0 || a.seen != messages || y.back != messages {
-				t.Errorf("%d answers of %d messages, %d of them wrong, %d sent", a.seen, messages, a.bad, y.back)
+			if a.bad > 0 || a.seen != total || y.back != total {
+				t.Errorf("%d answers of %d messages, %d of them wrong, %d sent", a.seen, total, a.bad, y.back)
 			}
 			y.close()
 			a.close()
