@@ -16,7 +16,7 @@ import (
 func benchCommand(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "measure this machine: the progress engine, DMA, UDP sockets, executors",
+		Short: "measure this machine: the progress engine, DMA, UDP sockets, Comch, executors",
 		Long: `Benchmarks. Whatever is compared runs in turns of some 20 milliseconds, so that
 a machine whose speed drifts slows both sides. docs/performance.md describes
 the method.`,

@@ -37,9 +37,9 @@ func rootCommand(c *console) *cobra.Command {
 	cobra.EnableCommandSorting = false // the order below is the one to read them in
 	root := &cobra.Command{
 		Use:   "gantry",
-		Short: "a software DPU: devices, DMA, samples and benchmarks",
-		Long: `Gantry is a software DPU in Go. This command shows and measures what its
-packages do.
+		Short: "a software DPU and RDMA NIC: devices, DMA, messages, RDMA, samples, benchmarks",
+		Long: `Gantry is a software DPU and RDMA NIC in Go. This command shows and measures
+what its packages do.
 
 It exits with 0 when the work is done, 1 when it failed, and 2 when the command
 line is wrong. Results go to standard output, everything else to standard error.`,
