@@ -49,20 +49,27 @@ func (s *Server) book(c *Connection) bool {
 }
 
 // serve does the handshake with a client, and then is the attendant of the
-// connection.
+// connection. A client that came in keeps its place until the engine is through
+// with it, however soon it has gone: who comes and goes all the time must not
+// pile up connections that the engine has not seen.
 func (s *Server) serve(c *Connection, conn *ipc.Conn) {
 	defer s.leave()
 	if err := c.shake(conn, c.greet); err != nil {
 		s.rejected.Add(1)
-	} else {
-		s.mu.Lock()
-		s.arrived = append(s.arrived, c)
-		s.fresh.Store(true)
-		s.mu.Unlock()
-		s.Notify()
-		c.attend()
+		s.strike(c)
+		return
 	}
 	s.mu.Lock()
-	delete(s.guests, c)
+	s.arrived = append(s.arrived, c)
+	s.fresh.Store(true)
 	s.mu.Unlock()
+	s.Notify()
+	c.attend()
+}
+
+// strike undoes book.
+func (s *Server) strike(c *Connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.guests, c)
 }

@@ -261,3 +261,33 @@ func TestAClientThatCameAndWentIsNotLeft(t *testing.T) {
 		t.Errorf("%d mappings are left of %d, the server was told %v", n, before, s.events)
 	}
 }
+
+// TestThoseWhoComeAndGoKeepTheirPlace until the server has looked at them: one
+// client that does it all the time cannot pile up connections.
+func TestThoseWhoComeAndGoKeepTheirPlace(t *testing.T) {
+	r := newRig(t)
+	s := r.server(r.engine(), t.Name(), 4)
+	r.want("start", s.Start(), nil)
+	visit := func() error {
+		c := newConnection(&control{maxMessage: 100, recvQueue: 10, answerTime: answerTime})
+		c.client = &Client{}
+		conn := r.dial(s.name)
+		err := c.introduce(conn)
+		_ = conn.Close()
+		if c.bell != nil {
+			_, _ = c.bell.Close(), c.segment.Free()
+		}
+		return err
+	}
+	for range maxClients {
+		r.want("come in", visit(), nil)
+	}
+	for s.workers.Load() > 1 { // all of them have gone
+		runtime.Gosched()
+	}
+	r.want("one too many", visit(), core.ErrFull)
+	r.until("all are told of", func() bool { return len(s.events) == 2*maxClients })
+	r.want("come in again", visit(), nil)
+	r.until("told of", func() bool { return len(s.events) == 2*maxClients+2 })
+	s.shut()
+}

@@ -202,6 +202,7 @@ func (s *serverSide) admit() bool {
 
 // over reports the end of a connection.
 func (s *serverSide) over(c *Connection) {
+	(*Server)(s).strike(c)
 	if c.known {
 		s.Event(func() { s.onDisconnect(c, c.phase() == phaseEnded) })
 	}
