@@ -153,14 +153,10 @@ func (c *command) listens() bool {
 	return false
 }
 
-// await waits until gantry has said something on its standard error, awaitOut on
-// its standard output.
-func (c *command) await(text string)    { c.awaitIn(&c.errs, text) }
-func (c *command) awaitOut(text string) { c.awaitIn(&c.out, text) }
-
-func (c *command) awaitIn(w *words, text string) {
+// await waits until gantry has said something on its standard error.
+func (c *command) await(text string) {
 	c.x.t.Helper()
-	for tick := time.Tick(10 * time.Millisecond); !strings.Contains(w.String(), text); {
+	for tick := time.Tick(10 * time.Millisecond); !strings.Contains(c.errs.String(), text); {
 		select {
 		case <-tick:
 		case err := <-c.over:
