@@ -1,9 +1,8 @@
 // Package samples lists the samples: one program for each sample of NVIDIA
 // DOCA's progress engine, DMA, Comch and sync event libraries, under its DOCA
-// name, with the same steps, numbers of tasks and checks. Some are pairs, for
-// two processes. Each is a package of its own, short
-// enough to read in one sitting beside the original; docs/samples.md says what
-// each one proves.
+// name, with the same steps, numbers of tasks and checks. Some are pairs, for two
+// processes. Each is a package of its own, short enough to read in one sitting
+// beside the original; docs/samples.md says what each one proves.
 package samples
 
 import (

@@ -60,10 +60,10 @@ const (
 // is for waits of microseconds, on a CPU of its own: see WaitYield.
 //
 // It ends early with the cause of ctx when that is done, with core.ErrBadState
-// when the event is stopped, and with core.ErrConnectionReset when the owner of
-// an imported event stopped it, or died, or with another code of Get. A value that came and went between two
-// looks was not there. An unknown comparison and a nil ctx are
-// core.ErrInvalidValue.
+// when the event is stopped, with core.ErrConnectionReset when the owner of an
+// imported event stopped it, or died, or with another code of Get. A value that
+// came and went between two looks was not there. An unknown comparison and a
+// nil ctx are core.ErrInvalidValue.
 func (e *Event) Wait(ctx context.Context, c Comparison, want, mask uint64) error {
 	return e.wait(ctx, c, want, mask, spin)
 }
