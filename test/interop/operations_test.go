@@ -261,12 +261,13 @@ func (x *row) quiet(tally [2]kit.Tally) {
 	g, k := tally[kit.ToGuest], tally[kit.ToHost]
 	probes := int(x.ours["probe"])
 	switch {
-	case g.Longest >= ackTimeout:
-		x.note = fmt.Sprintf("the guest stood still for %.1f s; Gantry sent %d packets again, and the kernel %d", g.Longest.Seconds(), g.Again, k.Again)
+	case g.Silence >= ackTimeout:
+		x.note = fmt.Sprintf("the guest stood still for %.1f s; Gantry sent %d packets again, and the kernel %d", g.Silence.Seconds(), g.Again, k.Again)
 	case g.Again > probes || k.Again > 0:
-		x.t.Errorf("Gantry sent %d packets again, %d of them probes, and the kernel %d, and the guest was never silent for more than %v", g.Again, probes, k.Again, g.Longest)
+		x.t.Errorf("Gantry sent %d packets again, %d of them probes, and the kernel %d, and the guest was never silent for more than %v", g.Again, probes, k.Again, g.Silence)
 	case g.Again > 0:
-		x.note = fmt.Sprintf("nothing sent again but %d probes, when the guest had been silent for %.1f ms or longer", g.Again, g.Silence.Seconds()*1e3)
+		x.note = fmt.Sprintf("nothing sent again but %d probes, %.1f ms after the packet or later; the guest was silent for up to %.0f ms",
+			g.Again, g.Overdue.Seconds()*1e3, g.Silence.Seconds()*1e3)
 	default:
 		x.note = "nothing sent again"
 	}

@@ -34,9 +34,9 @@ type Tally struct {
 	Overrun   int    // frames of any kind that found the queue full
 	Again     int    // requests whose PSN was sent before by the queue pair: see again
 
-	// Silence is for how long the other end had sent nothing when one of them
-	// was sent, the shortest time; and Longest is the longest of the other end.
-	Silence, Longest time.Duration
+	// Overdue is the shortest time after which one of them was sent again, and
+	// Silence the longest in which the other end sent nothing.
+	Overdue, Silence time.Duration
 }
 
 // A storm is the weather of one direction.
@@ -45,10 +45,17 @@ type storm struct {
 	held   []byte // overtaken
 	behind int    // packets that still overtake it
 	seen   map[uint32]roce.PSN
+	sent   map[request]time.Time // the first time
+}
+
+// A request is a packet of a connection.
+type request struct {
+	qpn uint32
+	psn roce.PSN
 }
 
 func newStorm(w Weather, way int) storm {
-	return storm{chance: rand.New(rand.NewPCG(w.Seed, uint64(way))), seen: map[uint32]roce.PSN{}}
+	return storm{chance: rand.New(rand.NewPCG(w.Seed, uint64(way))), seen: map[uint32]roce.PSN{}, sent: map[request]time.Time{}}
 }
 
 // lateness is how long an overtaken packet waits when no other comes.
@@ -81,14 +88,15 @@ func (w *Wire) blow(way int, queue <-chan []byte, write func([]byte) error) {
 }
 
 // listen notes that a packet is sent, and whether it is sent again.
-func (w *Wire) listen(way, again int) {
+func (w *Wire) listen(way int, d roce.Datagram) {
 	now, t, other := time.Now(), &w.tally[way], &w.tally[1-way]
-	t.Again += again
-	if silence := now.Sub(w.last[1-way]); again > 0 && (t.Silence == 0 || silence < t.Silence) {
-		t.Silence = silence
+	if after, again := w.storms[way].again(d, now); again {
+		if t.Again++; t.Overdue == 0 || after < t.Overdue {
+			t.Overdue = after
+		}
 	}
 	if !w.last[way].IsZero() {
-		other.Longest = max(other.Longest, now.Sub(w.last[way]))
+		other.Silence = max(other.Silence, now.Sub(w.last[way]))
 	}
 	w.last[way] = now
 }
@@ -121,7 +129,7 @@ func (w *Wire) strike(way int, f []byte) [][]byte {
 	defer w.mu.Unlock()
 	t, s := &w.tally[way], &w.storms[way]
 	t.count(d)
-	w.listen(way, s.again(d))
+	w.listen(way, d)
 	if w.weather.NAT && way == ToHost {
 		rewrite(f)
 	}
@@ -211,24 +219,28 @@ func (t *Tally) count(d roce.Datagram) {
 	}
 }
 
-// again returns 1 for a request of a connection that its sender sends again:
-// one that is not beyond the last that went to the queue pair.
-func (s *storm) again(d roce.Datagram) int {
+// again reports whether a packet is a request of a connection that its sender
+// sends again, one that is not beyond the last that went to the queue pair, and
+// how long after the first time.
+func (s *storm) again(d roce.Datagram, now time.Time) (after time.Duration, again bool) {
 	p, ok := roce.Parse(d.Payload())
 	if !ok || s.seen == nil {
-		return 0
+		return 0, false
 	}
 	op := p.Opcode()
 	if tr := op.Transport(); tr != roce.RC || !op.Has(roce.IsRequest) {
-		return 0
+		return 0, false
 	}
-	qpn := p.BTH().DestQP()
-	last, known := s.seen[qpn]
-	if known && p.BTH().PSN().Sub(last) <= 0 {
-		return 1
+	r := request{p.BTH().DestQP(), p.BTH().PSN()}
+	last, known := s.seen[r.qpn]
+	if known && r.psn.Sub(last) <= 0 {
+		if first, ok := s.sent[r]; ok {
+			after = now.Sub(first)
+		}
+		return after, true
 	}
-	s.seen[qpn] = p.BTH().PSN()
-	return 0
+	s.seen[r.qpn], s.sent[r] = r.psn, now
+	return 0, false
 }
 
 // translated is the source port that NAT gives. Like all of a UDP header, the
