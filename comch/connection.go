@@ -60,7 +60,6 @@ type Connection struct {
 	in        *shmq.Reader
 	sends     sendQueue // submitted, in order
 	unwritten *Send     // the first of these that is not in the peer's queue
-	ended     bool      // there is nothing left to read or write
 	closing   bool      // to be ended by this side, once everything is written
 	said      bool      // goodbye, by this side
 	known     bool      // the application was told of it

@@ -73,7 +73,6 @@ func TestConnectingWakesTheEngines(t *testing.T) {
 type flood struct {
 	*end
 	random *rand.Rand
-	sum    uint64
 	sent   int
 	bytes  []byte
 	seen   int
@@ -117,10 +116,6 @@ func (f *flood) more() {
 		}
 		f.sent++
 	}
-}
-
-func (f *flood) done(peer *flood) bool {
-	return f.seen == floodMessages && peer.sent == floodMessages && f.end.sent == floodMessages
 }
 
 // TestNothingIsLostOnASlowReceiver floods both ways through short queues, each
