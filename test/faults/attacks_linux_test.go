@@ -30,6 +30,7 @@ const (
 var attacks = map[string]func(*intruder){
 	"words":   (*intruder).scribble,
 	"entries": (*intruder).lie,
+	"rings":   (*intruder).flood,
 	"bell":    (*intruder).ring,
 	"pages":   (*intruder).mistreat,
 	"notices": (*intruder).babble,
@@ -167,6 +168,12 @@ func (i *intruder) lie() {
 	if r, err := shmq.NewReceiver(i.queue.Bytes(), slots, 32); err == nil && i.rng.IntN(4) == 0 {
 		r.Post(i.rng.IntN(slots), i.anything(slotSize), i.rng.IntN(1<<20))
 		_ = i.bell.Ring()
+	}
+}
+
+// flood rings until there is no room for more.
+func (i *intruder) flood() {
+	for unix.Sendto(i.bell.FD(), []byte{1}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil) == nil {
 	}
 }
 

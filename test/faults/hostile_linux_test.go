@@ -52,7 +52,7 @@ func TestAHostileClientHarmsNobody(t *testing.T) {
 	honest.says("sent 65", 10*time.Second)
 	fds, maps := server.descriptors(), server.mappings()
 	last := time.Duration(*long) * 1500 * time.Millisecond
-	for i, attack := range []string{"words", "entries", "bell", "pages", "notices", everything} {
+	for i, attack := range []string{"words", "entries", "rings", "bell", "pages", "notices", everything} {
 		rogue := rogue(t, dir, service, "client", attack, last, i)
 		visits := rogue.says("visits", last+20*time.Second)
 		_ = rogue.in.Close()
@@ -99,7 +99,7 @@ func TestAHostileClientHarmsNobody(t *testing.T) {
 // TestAHostileClientThatIsQuietCostsNothing: what it did before it fell silent,
 // and stayed, does not keep the server awake.
 func TestAHostileClientThatIsQuietCostsNothing(t *testing.T) {
-	for i, attack := range []string{"words", "entries", "bell", "pages", "notices"} {
+	for i, attack := range []string{"words", "entries", "rings", "bell", "pages", "notices"} {
 		t.Run(attack, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "run")
