@@ -48,10 +48,17 @@ func newExecutor(t *RCTest) (x work.Executor, helps bool, err error) {
 
 // config returns how a device is opened, for end 0 or 1.
 func (p *rcPort) config(t *RCTest, d RCDevice, end uint64) verbs.Config {
-	return verbs.Config{
-		Addr: d.Addr, Executor: p.executor, MTU: t.MTU, SocketBuffer: t.SocketBuffer,
-		Wrap: func(l link.Link) (link.Link, error) { return p.wrap(l, t, d, end), nil },
+	c := verbs.Config{Addr: d.Addr, Executor: p.executor, MTU: t.MTU, SocketBuffer: t.SocketBuffer}
+	if d.Capture != nil || t.injects() { // a link that may be wrapped is a slower one
+		c.Wrap = func(l link.Link) (link.Link, error) { return p.wrap(l, t, d, end), nil }
 	}
+	return c
+}
+
+// injects reports whether the test has faults injected.
+func (t *RCTest) injects() bool {
+	f := &t.Faults
+	return f.Loss+f.Dup+f.Reorder+f.Corrupt > 0
 }
 
 // wrap puts the capture next to the wire: it shows what the faults left over.
@@ -59,7 +66,7 @@ func (p *rcPort) wrap(l link.Link, t *RCTest, d RCDevice, end uint64) link.Link 
 	if d.Capture != nil {
 		l = link.NewCapture(l, d.Capture)
 	}
-	if f := t.Faults; f.Loss+f.Dup+f.Reorder+f.Corrupt > 0 {
+	if f := t.Faults; t.injects() {
 		f.Seed += end // the two directions have their own fate
 		p.faulty = link.NewFaults(l, f)
 		l = p.faulty
