@@ -73,8 +73,8 @@ func (r *region) span(addr uint64, n int) ([]byte, bool) {
 // goroutine.
 type MR struct {
 	d  *Device
-	mu sync.Mutex // orders changes; lookups take no lock
-	r  *region
+	mu sync.Mutex             // orders changes; lookups take no lock
+	r  atomic.Pointer[region] // nil: deregistered
 
 	windows int // bound to it; under the lock of the table of regions
 }
@@ -88,12 +88,13 @@ func (p *PD) Register(b []byte, access qp.Access) (*MR, error) {
 	d := p.d
 	gen := d.keys.generation.Add(1)
 	m := &MR{d: d}
-	m.r = d.keys.regions.add(d.limits.MR+int(d.mws.Load()), anyNumber, func(n uint32) *region {
+	r := d.keys.regions.add(d.limits.MR+int(d.mws.Load()), anyNumber, func(n uint32) *region {
 		return &region{mem: b, base: baseOf(b, access), key: n<<8 | gen&0xff, access: access, pd: p, mr: m}
 	})
-	if m.r == nil {
+	if r == nil {
 		return nil, fmt.Errorf("register a region, %d exist: %w", d.limits.MR, ErrNoMemory)
 	}
+	m.r.Store(r)
 	p.users.Add(1)
 	return m, nil
 }
@@ -130,32 +131,29 @@ func checkRegion(b []byte, access qp.Access) error {
 // Key returns the key of the region, for local and for remote use, or 0 after
 // Deregister. Another one takes its place when the region is registered again.
 func (m *MR) Key() uint32 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.r == nil {
+	r := m.r.Load()
+	if r == nil {
 		return 0
 	}
-	return m.r.key
+	return r.key
 }
 
 // Bytes returns the memory.
 func (m *MR) Bytes() []byte {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.r == nil {
+	r := m.r.Load()
+	if r == nil {
 		return nil
 	}
-	return m.r.mem
+	return r.mem
 }
 
 // Addr returns the address of the first byte.
 func (m *MR) Addr() uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.r == nil {
+	r := m.r.Load()
+	if r == nil {
 		return 0
 	}
-	return m.r.base
+	return r.base
 }
 
 // A Change says what Reregister replaces. What is nil stays.
@@ -172,10 +170,11 @@ type Change struct {
 func (m *MR) Reregister(c Change) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.r == nil {
+	old := m.r.Load()
+	if old == nil {
 		return fmt.Errorf("region: %w", ErrClosed)
 	}
-	next := *m.r
+	next := *old
 	next.dead = false
 	if c.Access != nil {
 		next.access = *c.Access
@@ -191,12 +190,11 @@ func (m *MR) Reregister(c Change) error {
 		next.pd = c.PD
 	}
 	next.key = next.key&^0xff | (next.key+1)&0xff
-	before := m.r.pd
 	if err := m.replace(&next); err != nil {
 		return err
 	}
 	next.pd.users.Add(1)
-	before.users.Add(-1)
+	old.pd.users.Add(-1)
 	return m.d.settle()
 }
 
@@ -211,7 +209,7 @@ func (m *MR) replace(next *region) error {
 	}
 	s := *t.slots.Load()
 	s[next.key>>8&uint32(len(s)-1)].Store(next)
-	m.r = next
+	m.r.Store(next)
 	return nil
 }
 
@@ -222,11 +220,12 @@ func (m *MR) replace(next *region) error {
 func (m *MR) Deregister() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.r == nil {
+	r := m.r.Load()
+	if r == nil {
 		return fmt.Errorf("region: %w", ErrClosed)
 	}
-	if !m.r.dead {
-		tomb := *m.r
+	if !r.dead {
+		tomb := *r
 		tomb.dead = true
 		if err := m.replace(&tomb); err != nil {
 			return err
@@ -235,9 +234,9 @@ func (m *MR) Deregister() error {
 	if err := m.d.settle(); err != nil {
 		return err
 	}
-	m.d.keys.regions.remove(m.r.key >> 8)
-	m.r.pd.users.Add(-1)
-	m.r = nil
+	m.d.keys.regions.remove(r.key >> 8)
+	r.pd.users.Add(-1)
+	m.r.Store(nil)
 	return nil
 }
 
