@@ -58,15 +58,18 @@ type QPInit struct {
 
 // A QP is a queue pair.
 type QP struct {
-	pd       *PD
+	// What posting looks at comes first, on one line of memory.
 	n        *nic.QP
-	typ      QPType
-	init     QPInit
-	attr     QPAttr // what Modify was told; under the lock of n
+	pd       *PD
 	lacks    uint32 // operations: see lacking
+	typ      QPType
+	shares   bool // receives are those of a shared queue
 	inline   int
 	sendSGEs int
 	recvSGEs int
+
+	init QPInit
+	attr QPAttr // what Modify was told; under the lock of n
 }
 
 // CreateQP makes a queue pair in state RESET. EBUSY: there is a queue pair 1
@@ -83,7 +86,7 @@ func (p *PD) CreateQP(c QPInit) (*QP, error) {
 	if c.SRQ != nil {
 		srq, c.Cap.MaxRecvWR, c.Cap.MaxRecvSGE = c.SRQ.n, 0, 0
 	}
-	q := &QP{pd: p, typ: c.Type, init: c, lacks: lacking[c.Type], inline: c.Cap.MaxInline, sendSGEs: c.Cap.MaxSendSGE, recvSGEs: c.Cap.MaxRecvSGE}
+	q := &QP{pd: p, typ: c.Type, init: c, lacks: lacking[c.Type], shares: c.SRQ != nil, inline: c.Cap.MaxInline, sendSGEs: c.Cap.MaxSendSGE, recvSGEs: c.Cap.MaxRecvSGE}
 	n, err := p.d.n.NewQP(nic.QPConfig{
 		Owner: q, PD: p.n, Transport: t, Management: c.Type == GSI, SendCQ: c.SendCQ.n, RecvCQ: c.RecvCQ.n, SRQ: srq,
 		SendDepth: c.Cap.MaxSendWR, RecvDepth: c.Cap.MaxRecvWR,

@@ -223,9 +223,11 @@ func (q *QP) put(sq *qp.SendQueue, wr *SendWR) Errno {
 		return ENOMEM
 	}
 	w.ID, w.Op, w.Flags = wr.ID, o.op, qpFlags[wr.Flags]
-	w.Imm, w.RemoteAddr, w.RKey, w.Compare, w.SwapAdd = wr.Imm, wr.RemoteAddr, wr.RKey, wr.Compare, wr.Swap
-	if o.op == qp.OpFetchAdd {
-		w.SwapAdd = wr.Add
+	w.Imm, w.RemoteAddr, w.RKey = wr.Imm, wr.RemoteAddr, wr.RKey
+	if o.atomic {
+		if w.Compare, w.SwapAdd = wr.Compare, wr.Swap; o.op == qp.OpFetchAdd {
+			w.SwapAdd = wr.Add
+		}
 	}
 	if q.datagrams() {
 		w.Peer, w.TOS, w.TTL = wr.AH.to, wr.AH.attr.TrafficClass, wr.AH.attr.HopLimit
@@ -269,7 +271,7 @@ func gather(to []qp.SGE, from []SGE) (sg []qp.SGE, n uint64) {
 // PostRecv posts work requests for the receive queue, in order; see PostSend.
 // It may be called in any state but RESET, and not with a shared receive queue.
 func (q *QP) PostRecv(wrs ...RecvWR) (bad int, err error) {
-	if q.State() == StateReset || q.init.SRQ != nil {
+	if q.State() == StateReset || q.shares {
 		return 0, EINVAL
 	}
 	q.n.LockReceives()

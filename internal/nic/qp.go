@@ -57,29 +57,27 @@ type QP struct {
 
 	d         *Device
 	pd        *PD
+	view      atomic.Pointer[view]
 	num       uint32
 	transport roce.Transport
-	sendCQ    *CQ
-	recvCQ    *CQ
-	segments  int // of a frame
 	signalAll bool
-	exec      work.Executor
+	dead      bool       // under mu
+	mu        sync.Mutex // orders changes of state
+	segments  int        // of a frame
 
-	view        atomic.Pointer[view]
+	// What posting touches lies together, on one line for sending.
 	state       atomic.Uint32
 	draining    atomic.Bool // from SQD until the last request that had begun is done
 	tellDrained atomic.Bool
-
-	mu   sync.Mutex // orders changes of state
-	dead bool
-
-	remembered int // READs and atomics that the responder has room for
-
-	post sync.Mutex // orders posting to sq
-	sq   *qp.SendQueue
+	post        sync.Mutex // orders posting to sq
+	sq          qp.SendQueue
 
 	send sendHalf
 	recv recvHalf
+
+	sendCQ, recvCQ *CQ
+	exec           work.Executor
+	remembered     int // READs and atomics that the responder has room for
 }
 
 // A view is what the receive path needs to know of a queue pair. It never
@@ -105,8 +103,8 @@ func (d *Device) NewQP(c QPConfig) (*QP, error) {
 	q := &QP{
 		Owner: c.Owner, d: d, pd: c.PD, transport: c.Transport, sendCQ: c.SendCQ, recvCQ: c.RecvCQ,
 		segments: max(c.SendSGE, c.RecvSGE, 1), signalAll: c.SignalAll, exec: c.Executor,
-		sq: qp.NewSendQueue(c.SendDepth, c.SendSGE, c.Inline),
 	}
+	q.sq.Init(c.SendDepth, c.SendSGE, c.Inline)
 	q.view.Store(&view{})
 	q.recv.rq.init(c.RecvDepth, c.RecvSGE)
 	q.recv.pd = c.PD
@@ -118,7 +116,7 @@ func (d *Device) NewQP(c QPConfig) (*QP, error) {
 	q.recv.init(q, c.Executor, c.RecvCQ, q.recv.run)
 	q.send.sender = &q.send.m
 	q.send.floods = c.Transport != roce.RC && d.linkFD >= 0
-	q.send.m.Init(&q.send, q.sq)
+	q.send.m.Init(&q.send, &q.sq)
 	q.recv.m.Init(&q.recv, 0)
 	if c.Transport == roce.UD {
 		d.link.SeeHeaders()
@@ -250,7 +248,7 @@ func (q *QP) shut() {
 }
 
 // SendQueue returns the queue of requests, and a lock for those who post to it.
-func (q *QP) SendQueue() (*qp.SendQueue, *sync.Mutex) { return q.sq, &q.post }
+func (q *QP) SendQueue() (*qp.SendQueue, *sync.Mutex) { return &q.sq, &q.post }
 
 // Ring wakes the send half after requests were published.
 func (q *QP) Ring() { q.send.wakePublished() }

@@ -16,18 +16,18 @@ import (
 //
 // Posting takes a lock; taking and completing belong to the receive half.
 type recvQueue struct {
-	slots []qp.RecvWQE
-	depth uint32
-
-	_      [64]byte
+	slots  []qp.RecvWQE
 	mu     sync.Mutex
+	depth  uint32
 	next   uint32        // to be posted; under mu
 	posted atomic.Uint32 // written under mu
-	_      [48]byte
-	taken  uint32
+	freed  uint32        // of done, as posters last saw it; under mu
 
+	// On another line: posting and executing do not write the same one.
+	_         [16]byte
+	taken     uint32
 	completed uint32        // by the machine, and by done when free was called
-	done      atomic.Uint32 // what posters know of it
+	done      atomic.Uint32 // what posters may know of it
 }
 
 func (r *recvQueue) init(depth, sges int) {
@@ -35,17 +35,19 @@ func (r *recvQueue) init(depth, sges int) {
 	for size < depth {
 		size <<= 1
 	}
-	r.slots, r.depth = make([]qp.RecvWQE, size), uint32(depth)
-	sg := make([]qp.SGE, size*sges)
-	for i := range r.slots {
-		r.slots[i].SG = sg[i*sges : i*sges : (i+1)*sges]
-	}
+	r.slots, r.depth = qp.NewReceives(size, sges), uint32(depth)
 }
 
 func (r *recvQueue) at(n uint32) *qp.RecvWQE { return &r.slots[n&uint32(len(r.slots)-1)] }
 
 // full reports whether no more can be posted. The caller holds mu.
-func (r *recvQueue) full() bool { return r.next-r.done.Load() >= r.depth }
+func (r *recvQueue) full() bool {
+	if r.next-r.freed < r.depth {
+		return false
+	}
+	r.freed = r.done.Load()
+	return r.next-r.freed >= r.depth
+}
 
 // publish shows what was posted, once for a whole list: an atomic write costs
 // as much as all the rest of a post. The caller holds mu.
@@ -73,7 +75,7 @@ func (r *recvQueue) free() {
 func (r *recvQueue) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.next = 0
+	r.next, r.freed = 0, 0
 	r.posted.Store(0)
 	r.done.Store(0)
 	r.taken, r.completed = 0, 0

@@ -144,10 +144,8 @@ func (s *SRQ) setDepth(depth int) {
 	s.posted.resize(depth)
 	s.back.resize(depth)
 	if more := depth - s.depth; more > 0 {
-		slots := make([]qp.RecvWQE, more)
-		sg := make([]qp.SGE, more*s.sges)
+		slots := qp.NewReceives(more, s.sges)
 		for i := range slots {
-			slots[i].SG = sg[i*s.sges : i*s.sges : (i+1)*s.sges]
 			s.back.push(&slots[i])
 		}
 		s.back.publish()

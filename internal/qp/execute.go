@@ -51,7 +51,7 @@ func (r *Responder) fill() bool { return r.fillBehind(nil) }
 func (r *Responder) fillBehind(head []byte) bool {
 	n := len(head) + r.packet.n
 	s := scatter{n: n}
-	if !r.place.copyPart(r.env, r.recv.SG, &s, head) {
+	if len(head) > 0 && !r.place.copyPart(r.env, r.recv.SG, &s, head) {
 		return false
 	}
 	for _, part := range r.packet.payload {

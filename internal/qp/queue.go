@@ -16,37 +16,51 @@ import "sync/atomic"
 type SendQueue struct {
 	slots []WQE
 	depth uint32
+	tail  atomic.Uint32
+	mine  uint32 // reserved up to here, by the poster
+	freed uint32 // of head, as the poster last saw it: it looks again when that is too little
 
-	_    [64]byte // posting and completing do not share a cache line
-	tail atomic.Uint32
-	mine uint32 // reserved up to here, by the poster
-	_    [64]byte
+	// On another line: posting and completing do not write the same one. Whoever
+	// holds a SendQueue sees to it that what is above lies on one line.
 	head atomic.Uint32
 }
 
-// NewSendQueue returns a queue for depth requests, each with up to sges
-// scatter entries and inline bytes of inline data. It is all the memory that
-// sending will ever take.
+// NewSendQueue returns a queue: see Init.
 func NewSendQueue(depth, sges, inline int) *SendQueue {
+	q := new(SendQueue)
+	q.Init(depth, sges, inline)
+	return q
+}
+
+// Init makes room for depth requests, each with up to sges scatter entries and
+// inline bytes of inline data. It is all the memory that sending will ever take.
+func (q *SendQueue) Init(depth, sges, inline int) {
 	size := 1
 	for size < depth {
 		size <<= 1
 	}
-	q := &SendQueue{slots: make([]WQE, size), depth: uint32(depth)}
-	sg, data := make([]SGE, size*sges), make([]byte, size*inline)
+	q.slots, q.depth = make([]WQE, size), uint32(depth)
+	data := make([]byte, size*inline)
+	var sg []SGE
+	if sges > 1 {
+		sg = make([]SGE, size*sges)
+	}
 	for i := range q.slots {
 		w := &q.slots[i]
-		w.SG = sg[i*sges : i*sges : (i+1)*sges]
+		if w.SG = w.one[:0:min(sges, 1)]; sges > 1 {
+			w.SG = sg[i*sges : i*sges : (i+1)*sges]
+		}
 		w.Data = data[i*inline : i*inline : (i+1)*inline]
 	}
-	return q
 }
 
 // Reserve returns the next free slot, or nil when the queue is full. Several
 // slots may be reserved before they are published together.
 func (q *SendQueue) Reserve() *WQE {
-	if q.mine-q.head.Load() >= q.depth {
-		return nil
+	if q.mine-q.freed >= q.depth {
+		if q.freed = q.head.Load(); q.mine-q.freed >= q.depth {
+			return nil
+		}
 	}
 	w := q.at(q.mine)
 	q.mine++

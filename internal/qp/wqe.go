@@ -52,36 +52,41 @@ type SGE struct {
 // A WQE is a work request in its slot of a [SendQueue].
 //
 // Who reserved the slot fills the exported fields until it publishes; then the
-// Sender has it until the request completed.
+// Sender has it until the request completed. What a SEND or WRITE needs comes
+// first, in two lines of memory: with thousands of queue pairs each line is far
+// away.
 type WQE struct {
 	ID         uint64 // comes back in the completion
 	RemoteAddr uint64
-	Compare    uint64 // COMPARE SWAP: what must be there
-	SwapAdd    uint64 // COMPARE SWAP: what is put there; FETCH ADD: what is added
+	SG         []SGE // set by the poster, within the capacity it came with
 	RKey       uint32
 	Imm        uint32 // immediate data, or the key to invalidate here or there
 	Len        uint32 // bytes of the message: the sum over SG or Inline; 8 for atomics; of a FLUSH, its range
 	Op         Op
 	Flags      Flags
-	Placement  roce.Placement  // FLUSH: how far it reaches
-	Level      roce.FlushLevel // FLUSH: the range, or the whole region
-	SG         []SGE           // set by the poster, within the capacity it came with
-	Data       []byte          // with Inline: the bytes, within the capacity it came with
+
+	state  wqeState      // where the request is
+	status Status        // why it failed
+	out    uint32        // frames that ever referred to the slot's memory
+	back   atomic.Uint32 // how many of them are back
 
 	first, end int64         // the packets of the message, end excluded
+	awaited    atomic.Uint32 // how many frames the Sender waits for; 0: it does not wait
 	piece      int32         // packets of one READ request
-	state      wqeState      // where the request is
-	status     Status        // why it failed
-	out        uint32        // frames that ever referred to the slot's memory
-	back       atomic.Uint32 // how many of them are back
-	awaited    atomic.Uint32 // how many the Sender waits for; 0: it does not wait
+	one        [1]SGE        // what SG lies in, if there is never more
+	Data       []byte        // with Inline: the bytes, within the capacity it came with
 
-	// Of datagrams alone, and far from what the other transports touch.
+	Compare   uint64          // of atomics alone, COMPARE SWAP: what must be there
+	SwapAdd   uint64          // COMPARE SWAP: what is put there; FETCH ADD: what is added
+	Placement roce.Placement  // FLUSH: how far it reaches
+	Level     roce.FlushLevel // FLUSH: the range, or the whole region
+
+	// Of datagrams alone.
 	Peer    frame.Addr // the address they go to, with its port
-	DestQPN uint32     // the queue pair there, or all ones for a multicast group
-	QKey    uint32     // of that queue pair; with the top bit: that of our own is used
 	TOS     uint8      // traffic class; 0: what the system has
 	TTL     uint8      // hop limit; 0: what the system has
+	DestQPN uint32     // the queue pair there, or all ones for a multicast group
+	QKey    uint32     // of that queue pair; with the top bit: that of our own is used
 
 	Bind Binding // of BIND MW alone
 }
@@ -99,8 +104,25 @@ type Binding struct {
 // A RecvWQE is a posted receive. It belongs to the device; the Responder has
 // it from TakeReceive until it completes it or gives it up.
 type RecvWQE struct {
-	ID uint64
-	SG []SGE
+	ID  uint64
+	SG  []SGE
+	one [1]SGE // what SG lies in, if there is never more
+}
+
+// NewReceives returns n slots, each with room for that many scatter entries.
+func NewReceives(n, sges int) []RecvWQE {
+	slots := make([]RecvWQE, n)
+	if sges <= 1 {
+		for i := range slots {
+			slots[i].SG = slots[i].one[:0:sges]
+		}
+		return slots
+	}
+	sg := make([]SGE, n*sges)
+	for i := range slots {
+		slots[i].SG = sg[i*sges : i*sges : (i+1)*sges]
+	}
+	return slots
 }
 
 // A CQE is the completion of a work request.
