@@ -148,7 +148,7 @@ func (m *Memory) route(a frame.Addr) (*Memory, *lane) {
 // Recv returns frames of the other end, then those of this one. Frames with
 // Damage are dropped here, as an ICRC would have them dropped.
 func (m *Memory) Recv(frames []*frame.Frame) (n int) {
-	if m.in[0].empty() && m.in[1].empty() {
+	if m.Empty() {
 		return 0
 	}
 	for i, from := range [...]*Memory{m.peer, m} {
@@ -225,6 +225,9 @@ func (m *Memory) Clear() bool {
 	l := &m.peer.in[0]
 	return m.alone && !l.closed && l.head == l.tail
 }
+
+// Empty reports whether nothing is there to be received.
+func (m *Memory) Empty() bool { return m.in[0].empty() && m.in[1].empty() }
 
 // Passed counts a frame that went to the other end while the way was clear, and
 // not through Send and Recv.

@@ -30,6 +30,7 @@ type circle struct {
 	now     qp.Instant             // as the driver last saw it
 	done    [outBatch]*frame.Frame // of the half that runs
 	flood   bool                   // a half has sent what nobody answers
+	woken   *half                  // were posted, and are to become due; linked through nextPosted
 	fresh   halfList               // have packets
 	due     halfList               // were woken
 	touched halfList               // got packets that crossed over

@@ -140,9 +140,16 @@ func (h *half) regainNow(o *outFrame) {
 	}
 }
 
-// answer runs the receive halves that packets crossed over to.
+// answer ends what packets that crossed over have begun with receive halves.
 func (c *circle) answer(budget int) {
-	for r := c.touched.pop(); r != nil; r = c.touched.pop() {
-		c.exec(r, budget)
+	for h := c.touched.pop(); h != nil; h = c.touched.pop() {
+		r := &h.q.recv
+		r.dry = false
+		more := r.m.Step(c.now, budget)
+		r.free()
+		h.fateIsShared()
+		if more || h.pending != nil && !h.dry {
+			c.due.push(h)
+		}
 	}
 }

@@ -172,6 +172,27 @@ func TestReceivesAreFreeWhenTheirCompletionsAreSeen(t *testing.T) {
 	}
 }
 
+func TestAReceiveQueueThatWasResetHoldsItsDepth(t *testing.T) {
+	a, b := newEnds(t, nil)
+	for range 3 {
+		b.receive(t, crossDepth)
+		a.post(t, qp.OpSend, crossDepth, 64, b)
+		a.d.driveIdle()
+	}
+	if err := b.q.ToReset(); err != nil {
+		t.Fatal(err)
+	}
+	b.q.LockReceives()
+	defer b.q.UnlockReceives()
+	n := 0
+	for ; b.q.NextReceive() != nil && n < 4*crossDepth; n++ {
+		b.q.PostReceive()
+	}
+	if n != crossDepth {
+		t.Errorf("got %d receives into a queue of %d", n, crossDepth)
+	}
+}
+
 // Answers that come from inside of a Step wait for its end.
 func TestNoMachineIsEnteredFromInsideOfItself(t *testing.T) {
 	a, b := newEnds(t, nil)

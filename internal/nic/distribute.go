@@ -174,7 +174,7 @@ func (r *receiver) deliver(q *QP, f *frame.Frame, most int) (why counter, ok boo
 		return dropPKey, false
 	}
 	if h.circle != nil {
-		return dropBacklog, h.waiting < most && h.accept(f)
+		return dropBacklog, int(h.waiting) < most && h.accept(f)
 	}
 	r.commit() // what came before it
 	if int(h.in.count.Load()) >= most {

@@ -83,18 +83,12 @@ func (s *halfStack) push(h *half) {
 	}
 }
 
-// take returns them in the order in which they came.
+// take returns them, the newest first.
 func (s *halfStack) take() *half {
 	if s.top.Load() == nil {
 		return nil
 	}
-	var first *half
-	for h := s.top.Swap(nil); h != nil; {
-		older := h.nextPosted
-		h.nextPosted = first
-		first, h = h, older
-	}
-	return first
+	return s.top.Swap(nil)
 }
 
 // enqueue lets h run with the next drive, from any goroutine. What was written
@@ -114,14 +108,20 @@ func (c *circle) call() {
 	c.alarm()
 }
 
-// gather moves what was woken to those that are due.
+// gather moves a few of those that were woken to those that are due. Of those
+// that it takes at once the newest are first: what their posts have touched is in
+// the cache yet. The next are taken when all of these have had their turn.
 func (c *circle) gather() {
-	for h := c.posted.take(); h != nil; {
-		next := h.nextPosted
-		h.nextPosted = nil
+	for range dueRuns {
+		h := c.woken
+		if h == nil {
+			if h = c.posted.take(); h == nil {
+				return
+			}
+		}
+		c.woken, h.nextPosted = h.nextPosted, nil
 		h.posted.Swap(false) // and sees all that was written before a wake
 		c.due.push(h)
-		h = next
 	}
 }
 
@@ -140,6 +140,12 @@ func (c *circle) driveLocked(n, budget int, until *CQ) (did bool) {
 	if budget <= 0 {
 		budget = work.Budget
 	}
+	if c.quiet() {
+		if c.left.Load() {
+			c.left.Store(false)
+		}
+		return false
+	}
 	c.look()
 	rest := true
 	for round := range n {
@@ -147,6 +153,7 @@ func (c *circle) driveLocked(n, budget int, until *CQ) (did bool) {
 			break
 		}
 		if did = true; until != nil && until.tail != until.head {
+			rest = !c.quiet()
 			break
 		}
 	}
@@ -163,6 +170,21 @@ func (c *circle) driveLocked(n, budget int, until *CQ) (did bool) {
 		c.alarm()
 	}
 	return did
+}
+
+// quiet reports whether there is nothing to do, as far as a few loads can tell:
+// nobody was woken, nothing is on its way, and no deadline is set. Then not even
+// the clock has to be read.
+func (c *circle) quiet() bool {
+	if c.posted.top.Load() != nil || c.woken != nil || c.due.first != nil || c.fresh.first != nil {
+		return false
+	}
+	for _, d := range *c.devices.Load() {
+		if d.bare == nil || !d.bare.Empty() || d.tx.n > 0 || d.cramped.Load() > 0 || d.timers.next.Load() != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // run lets the executor drive the circle, for those who drive the executor.
@@ -193,7 +215,7 @@ func (c *circle) round(budget int, first bool) (did bool) {
 	}
 	devices := *c.devices.Load()
 	for _, d := range devices {
-		if d.linkFD >= 0 && !ask && !d.rx.full {
+		if d.linkFD >= 0 && !ask && !d.rx.full || d.bare != nil && d.bare.Empty() {
 			continue
 		}
 		n := d.rx.pass()
@@ -217,7 +239,7 @@ func (c *circle) round(budget int, first bool) (did bool) {
 	for _, d := range devices {
 		if d.tx.n > 0 {
 			d.transmit()
-		} else {
+		} else if d.cramped.Load() > 0 {
 			d.passRoom() // whoever had it last may have had nothing to send
 		}
 	}
@@ -226,7 +248,16 @@ func (c *circle) round(budget int, first bool) (did bool) {
 
 // exec runs a half once.
 func (c *circle) exec(h *half, budget int) {
-	if !h.stopped && h.run(budget) {
+	if h.stopped {
+		return
+	}
+	var more bool
+	if h.sender != nil {
+		more = h.q.send.run(budget)
+	} else {
+		more = h.q.recv.run(budget)
+	}
+	if more {
 		c.due.push(h)
 	}
 }

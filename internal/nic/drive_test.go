@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/internal/qp"
 )
 
 // A socket is a script that has to be asked for packets.
@@ -48,4 +49,87 @@ func TestWhatIsPostedLeavesBeforeTheSocketIsAsked(t *testing.T) {
 	if s.asked < 5 {
 		t.Error("a drive that does all there is to do did not ask the socket")
 	}
+}
+
+// Those that are woken together are let in a few at a time, and all of them
+// before whoever is woken later.
+func TestManyThatAreWokenAllHaveTheirTurn(t *testing.T) {
+	a, b := newEnds(t, nil)
+	var all []*half
+	for range 3*dueRuns + 5 {
+		q, err := a.d.NewQP(QPConfig{PD: a.pd, Transport: a.q.transport, SendCQ: a.sq, RecvCQ: a.rq, SendDepth: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, &q.send.half)
+	}
+	a.d.driveIdle()
+	for _, h := range all {
+		h.wake()
+	}
+	c := a.d.circle
+	for rounds := 0; c.woken != nil || c.posted.top.Load() != nil; rounds++ {
+		if rounds > len(all)/dueRuns {
+			t.Fatalf("after %d rounds some of %d wait yet", rounds, len(all))
+		}
+		b.q.send.wake() // one that comes again and again
+		a.d.Drive(0)
+		for _, h := range all {
+			if h.posted.Load() && h.list != listNone {
+				t.Fatal("a half is due whose wakes are not seen any more")
+			}
+		}
+	}
+	for i, h := range all {
+		if h.posted.Load() || h.list != listNone {
+			t.Errorf("half %d had no turn", i)
+		}
+	}
+}
+
+func TestAnIdleCircleReadsNoClockAndMissesNothing(t *testing.T) {
+	a, b := newEnds(t, nil)
+	c := a.d.circle
+	a.d.driveIdle()
+	if !c.quiet() {
+		t.Fatal("an idle circle has something to do")
+	}
+	c.now = 0
+	if a.d.Drive(0); c.now != 0 {
+		t.Error("an idle circle has read the clock")
+	}
+	a.d.timers.schedule(&a.q.send.half, 1)
+	if c.quiet() {
+		t.Error("a deadline is missed")
+	}
+	a.d.driveIdle()
+	b.q.send.wake()
+	if c.quiet() {
+		t.Error("a wake is missed")
+	}
+	if c.woken = c.posted.take(); c.quiet() {
+		t.Error("a half that was taken from the stack is missed")
+	}
+	if c.gather(); c.quiet() {
+		t.Error("a half that is due is missed")
+	}
+	a.d.driveIdle()
+	b.q.recv.disable()
+	a.post(t, qp.OpSend, 1, 64, b)
+	a.d.exclusively(func() {
+		a.d.far = nil
+		c.gather()
+		c.exec(c.due.pop(), 16)
+		deadline := a.d.timers.next.Swap(0)
+		if c.quiet() {
+			t.Error("a packet in the outbox is missed")
+		}
+		a.d.tx.send()
+		a.d.far = b.d
+		if c.quiet() {
+			t.Error("a packet on the link is missed")
+		}
+		a.d.timers.next.Store(deadline)
+	})
+	b.q.recv.enable()
 }

@@ -20,12 +20,11 @@ type sendHalf struct {
 // A recvHalf runs the responder of a queue pair, and is the qp.Env of it.
 type recvHalf struct {
 	half
-	m  qp.Responder
-	rq recvQueue
-
-	ended uint32 // receives completed
+	rq    recvQueue
 	srq   *SRQ   // where receives come from instead of rq, or nil
 	pd    *PD    // of the memory of receives
+	ended uint32 // receives completed
+	m     qp.Responder
 }
 
 var (
@@ -116,13 +115,18 @@ func (r *recvHalf) run(budget int) (more bool) {
 	if tx := &r.d.tx; r.circle != nil && r.ended == ended+1 && tx.n == queued+1 {
 		tx.keep(roce.RCAck)
 	}
+	r.free()
+	waits := r.end()
+	return more || waits && !r.dry
+}
+
+// free lets the slots of receives that completed be posted again.
+func (r *recvHalf) free() {
 	if r.srq == nil {
 		r.rq.free()
 	} else {
 		r.srq.free(r.circle != nil)
 	}
-	waits := r.end()
-	return more || waits && !r.dry
 }
 
 // Local is part of qp.Env.
@@ -246,7 +250,10 @@ func (h *half) WindowCap() int { return 0 }
 // of the frames and of what the path carries.
 func (s *sendHalf) WindowCap() int {
 	halves := max(s.d.timers.size.Load(), 1)
-	n := max(int64(s.pool.size())/halves, leastWindow)
+	n := int64(s.pool.size())
+	if halves > 1 { // a division is dear
+		n = max(n/halves, leastWindow)
+	}
 	if s.path != nil {
 		n = min(n, s.path.share(halves, s.onPath))
 	}

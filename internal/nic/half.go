@@ -36,36 +36,35 @@ type half struct {
 	pool   *pool
 	sender *qp.Sender // of a send half
 	circle *circle    // that runs the half, or nil: then it is the item
-	by     *batches   // what only an item needs
-	run    work.Run
 	cq     *CQ
+	by     *batches // what only an item needs
 
-	list       listName // of the circle
-	stopped    bool     // the circle is not to run it
-	inside     bool     // its machine is at work
-	running    bool     // it is a send half, and this is its run
-	heard      bool     // an answer crossed over to it
-	dry        bool     // this run asked for a frame and got none
-	epoch      uint8
-	posted     atomic.Bool   // for the circle: woken, and not gathered yet
-	commands   atomic.Uint32 // cmd bits
+	list     listName // of the circle
+	stopped  bool     // the circle is not to run it
+	inside   bool     // its machine is at work
+	running  bool     // it is a send half, and this is its run
+	heard    bool     // an answer crossed over to it
+	dry      bool     // this run asked for a frame and got none
+	epoch    uint8
+	posted   atomic.Bool   // for the circle: woken, and not gathered yet
+	commands atomic.Uint32 // cmd bits
+
 	nextListed *half
-	nextPosted *half // of whoever woke it, and then of the circle
+	nextPosted *half        // of whoever woke it, and then of the circle
+	met        acquaintance // who packets cross over to
+	now        qp.Instant
+	pending    *frame.Frame // packets to be handled, oldest first
+	follows    *half        // is to fail with this one
+	returned   frameStack   // frames that came back
+	handled    int32
+	waiting    int32 // packets for the circle that were not given back
 
-	met     acquaintance // who packets cross over to
-	now     qp.Instant
-	done    *[outBatch]*frame.Frame // handled, to be given back at the end of the run
-	handled int
-	waiting int          // packets for the circle that were not given back
-	follows *half        // is to fail with this one
-	pending *frame.Frame // packets to be handled, oldest first
-	newest  *frame.Frame // of pending, for the circle
-
-	returned frameStack   // frames that came back
-	known    atomic.Int64 // of the heap of timers; written under its lock
-	due      int64        // deadline of the machine, if the circle runs the half
-	place    int          // in the heap, from 1; under its lock
-	out      outstanding
+	known  atomic.Int64            // of the heap of timers; written under its lock
+	due    int64                   // deadline of the machine, if the circle runs the half
+	done   *[outBatch]*frame.Frame // handled, to be given back at the end of the run
+	newest *frame.Frame            // of pending, for the circle
+	place  int                     // in the heap, from 1; under its lock
+	out    outstanding
 
 	deadline atomic.Int64 // of the machine, if an item runs the half
 	item     work.Item
@@ -92,7 +91,7 @@ type batches struct {
 }
 
 func (h *half) init(q *QP, x work.Executor, cq *CQ, run work.Run) {
-	h.d, h.q, h.cq, h.run = q.d, q, cq, run
+	h.d, h.q, h.cq = q.d, q, cq
 	h.pool = &q.d.pools[0]
 	if q.segments > narrow {
 		h.pool = &q.d.pools[1]
@@ -189,10 +188,7 @@ func (h *half) end() (more bool) {
 	if b != nil {
 		h.report()
 	}
-	if o := h.follows; o != nil {
-		h.follows = nil
-		o.command(cmdFail)
-	}
+	h.fateIsShared()
 	if b == nil {
 		return h.pending != nil
 	}
@@ -208,6 +204,14 @@ func (h *half) end() (more bool) {
 	more = h.pending != nil
 	h.out.add(h.epoch, -1)
 	return more
+}
+
+// fateIsShared fails the other half, if this one has failed.
+func (h *half) fateIsShared() {
+	if o := h.follows; o != nil {
+		h.follows = nil
+		o.command(cmdFail)
+	}
 }
 
 // accept adds a packet to those that the circle has for the half. It returns
@@ -240,7 +244,7 @@ func (h *half) finish() {
 	f := h.pending
 	h.pending, f.Next = f.Next, nil
 	h.done[h.handled] = f
-	if h.handled++; h.handled == len(h.done) {
+	if h.handled++; int(h.handled) == len(h.done) {
 		h.giveBack()
 	}
 }

@@ -5,12 +5,12 @@ import "github.com/gantry-rdma/gantry/internal/frame"
 // Waiting is part of qp.Env: what is pending, and what came since the run began.
 func (h *half) Waiting(n int) *frame.Frame {
 	if h.circle != nil {
-		if h.waiting-h.handled <= n {
+		if int(h.waiting-h.handled) <= n {
 			return nil
 		}
 		return h.pending
 	}
-	if int(h.in.count.Load())-h.handled <= n {
+	if int(h.in.count.Load()-h.handled) <= n {
 		return nil
 	}
 	if late := h.in.take(); late != nil {
