@@ -77,7 +77,8 @@ func TestAHostileClientHarmsNobody(t *testing.T) {
 		if !honest.goesOn() {
 			t.Fatalf("%s: the honest client gets no messages any more", attack)
 		}
-		if !eventually(10*time.Second, func() bool { return server.descriptors() <= fds && server.mappings() <= maps }) {
+		// What the peers that were thrown out have sent before is still read.
+		if !eventually(time.Minute, func() bool { return server.descriptors() <= fds && server.mappings() <= maps }) {
 			t.Errorf("%s: the server has %d descriptors and %d mappings, and had %d and %d",
 				attack, server.descriptors(), server.mappings(), fds, maps)
 		}

@@ -173,3 +173,39 @@ func (p *pair) again(t testing.TB, dir string) {
 		}
 	}
 }
+
+// TestASyncEventPeerIsKilled while the two processes of the samples take turns,
+// or before. The other one may have been through by then.
+func TestASyncEventPeerIsKilled(t *testing.T) {
+	rng := rand.New(rand.NewPCG(*seed, 3))
+	dir := filepath.Join(t.TempDir(), "run")
+	start := func() []*process {
+		remote := gantry(t, dir, "sample", "sync_event_remote_pci", "-wait", "1s")
+		eventually(5*time.Second, func() bool { sockets, _, _ := files(dir); return sockets > 0 })
+		return []*process{remote, gantry(t, dir, "sample", "sync_event_local_pci", "-wait", "1s")}
+	}
+	for round := range 12 * *long {
+		p := start()
+		delay := time.Duration(rng.IntN(15_000)) * time.Microsecond
+		<-time.After(delay)
+		victim := round % 2
+		p[victim].kill()
+		<-p[victim].ended
+		survivor := p[1-victim]
+		err := survivor.within(6 * time.Second)
+		if err == nil && survivor.verdict(0) != nil {
+			err = survivor.verdict(1)
+		}
+		if err != nil {
+			t.Errorf("side %d was killed after %v: %v", victim, delay, err)
+		}
+		if round%4 == 3 {
+			for _, p := range start() {
+				p.ends(0, 10*time.Second)
+			}
+			if sockets, locks, others := files(dir); sockets+locks+others > 0 {
+				t.Errorf("%d sockets, %d locks and %d other files are left after a run that went well", sockets, locks, others)
+			}
+		}
+	}
+}
