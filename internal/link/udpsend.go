@@ -151,7 +151,8 @@ func (s *sender) build(sock *sys.UDP, frames []*frame.Frame) (n int) {
 	for n < len(frames) && n < s.maxRun() {
 		f := frames[n]
 		length := wireLen(f) + roce.ICRCLen
-		if length > size || total+length > maxDatagram || n > 0 && (f.Peer != peer || f.TOS != as.TOS || f.TTL != as.TTL) {
+		if length > size || total+length > maxDatagram || n > 0 && (f.Peer != peer || f.TOS != as.TOS || f.TTL != as.TTL) ||
+			n == 1 && frames[0].Len > 0 && acknowledges(f) {
 			break
 		}
 		if !s.add(f, to, n) {
@@ -172,6 +173,13 @@ func (s *sender) build(sock *sys.UDP, frames []*frame.Frame) (n int) {
 	}
 	s.batch.EndAs(sock, to.addr, segment, as)
 	return n
+}
+
+// acknowledges reports whether f is an acknowledgement. It does not share the
+// datagram of a lone packet with a payload: whoever waits for that can answer
+// before it has to take in the acknowledgement, and the kernel cuts nothing.
+func acknowledges(f *frame.Frame) bool {
+	return int(f.HeadLen) >= roce.BTHLen && (*roce.BTH)(f.Head[:]).Opcode() == roce.RCAck
 }
 
 func (s *sender) maxRun() int {

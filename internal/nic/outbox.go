@@ -17,8 +17,8 @@ const lateness = time.Millisecond
 //
 // On a device with a socket it keeps one acknowledgement back. To send it takes
 // longer than all else that is done for a small message, and the program waits
-// for its completion meanwhile. Often it answers, and then both leave in one
-// datagram. What is kept leaves with the next packets, with the end of the drive
+// for its completion meanwhile. Often it answers, and then both leave with one
+// system call. What is kept leaves with the next packets, with the end of the drive
 // after the one in which it came, or, for a program that has stopped to poll,
 // with a timer. The timer runs on while there is traffic, so it is not set for
 // each.
