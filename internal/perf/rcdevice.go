@@ -32,6 +32,7 @@ type rcPort struct {
 	executor work.Executor
 	faulty   *link.Faulty // or nil
 	helps    bool         // the polling program works for the executor
+	remote   bool         // the other end is another process
 }
 
 // newExecutor makes the executor that a test asks for. A program that polls is
@@ -74,13 +75,13 @@ func (p *rcPort) wrap(l link.Link, t *RCTest, d RCDevice, end uint64) link.Link 
 	return l
 }
 
-// openPort opens a device over UDP.
+// openPort opens a device over UDP, whose other end is another process.
 func openPort(t *RCTest, d RCDevice, end uint64) (*rcPort, error) {
 	x, helps, err := newExecutor(t)
 	if err != nil {
 		return nil, err
 	}
-	p := &rcPort{executor: x, helps: helps}
+	p := &rcPort{executor: x, helps: helps, remote: true}
 	if p.dev, err = verbs.Open(p.config(t, d, end)); err != nil {
 		x.Close()
 		return nil, explainOpen(d.Addr, err)
