@@ -292,7 +292,7 @@ func (i *intruder) talk() {
 		})
 	}
 	var b [longest]byte
-	if !i.polite {
+	if !i.polite && i.rng.IntN(16) == 0 { // what is not read yet keeps a dead connection
 		i.say(b[:i.rng.IntN(longest)])
 	}
 	for range queued {

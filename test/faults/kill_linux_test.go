@@ -61,8 +61,8 @@ func wait(brief bool) string {
 }
 
 // clear is what a survivor may give as its reason: the other side never came, was
-// killed in the handshake, or later.
-var clear = regexp.MustCompile(`nobody came to the (host|dpu) side|connect to server .*|the other side ended before .*`)
+// killed in the handshake, or later, or while its memory was being imported.
+var clear = regexp.MustCompile(`nobody came to the (host|dpu) side|connect to server .*|the other side ended before .*|import the window of the host: .*`)
 
 // TestKilledAtAnyMoment kills either side, by turns, at a random moment: before
 // the sides meet, while they do, and in the middle of it. The other side ends
