@@ -177,6 +177,7 @@ func (p *pair) again(t testing.TB, dir string) {
 // TestASyncEventPeerIsKilled while the two processes of the samples take turns,
 // or before. The other one may have been through by then.
 func TestASyncEventPeerIsKilled(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(*seed, 3))
 	dir := filepath.Join(t.TempDir(), "run")
 	start := func() []*process {

@@ -49,6 +49,7 @@ func TestStoppedAndContinued(t *testing.T) {
 
 // TestTheOtherSideSleepsWhileOneIsStopped and can be interrupted then.
 func TestTheOtherSideSleepsWhileOneIsStopped(t *testing.T) {
+	t.Parallel()
 	for i, stopped := range []string{"dpu", "host"} {
 		t.Run(stopped, func(t *testing.T) {
 			t.Parallel()
@@ -77,6 +78,7 @@ func TestTheOtherSideSleepsWhileOneIsStopped(t *testing.T) {
 // TestAHandshakeWithAStoppedProcessEnds: by the time that the user gave, and by
 // that of the handshake when it is earlier.
 func TestAHandshakeWithAStoppedProcessEnds(t *testing.T) {
+	t.Parallel()
 	for wait, most := range map[string]time.Duration{"1s": 4 * time.Second, "60s": 9 * time.Second} {
 		for _, command := range []string{"secure-channel", "dma-copy"} {
 			t.Run(command+" "+wait, func(t *testing.T) {
@@ -106,6 +108,7 @@ func TestAHandshakeWithAStoppedProcessEnds(t *testing.T) {
 // TestALockedDirectoryIsAnError: who locks the directory and stops there holds
 // up nobody for long.
 func TestALockedDirectoryIsAnError(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
