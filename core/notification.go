@@ -127,7 +127,8 @@ func (e *Engine) ClearNotification() error {
 
 // Wait parks the goroutine until the descriptor is readable or ctx is done;
 // then it returns the error of ctx. It holds no thread, and allocates nothing
-// for a ctx that cannot be done.
+// for a ctx that cannot be done. When waits of late were shorter than 40
+// microseconds it first looks at the descriptor for up to 20.
 func (e *Engine) Wait(ctx context.Context) error {
 	s, err := e.openSet("wait")
 	if err != nil {

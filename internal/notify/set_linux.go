@@ -21,11 +21,12 @@ type Set struct {
 	conn  syscall.RawConn    // of file
 	ready func(uintptr) bool // made once, so that Wait allocates nothing
 	found [1]unix.EpollEvent
+	eager eagerness
 }
 
 // New opens a Set. Close gives its three descriptors back.
 func New() (*Set, error) {
-	s := &Set{epoll: -1, event: -1, timer: -1}
+	s := &Set{epoll: -1, event: -1, timer: -1, eager: eagerness{short: 1}}
 	if err := s.open(); err != nil {
 		s.closeAll()
 		return nil, err
@@ -137,8 +138,16 @@ func (s *Set) Readable() bool {
 
 // Wait parks the calling goroutine until the Set is readable. It returns
 // ErrInterrupted once Interrupt was called, until Resume. It allocates nothing.
+//
+// When waits of late were short it looks for up to 20 microseconds before it
+// parks, and may then find the Set readable beside an Interrupt.
 func (s *Set) Wait() error {
+	if s.look() {
+		return nil
+	}
+	start := time.Now()
 	err := s.conn.Read(s.ready)
+	s.eager.parked(time.Since(start))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return ErrInterrupted
 	}
