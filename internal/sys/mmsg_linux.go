@@ -144,6 +144,7 @@ func putSockaddr(s *unix.RawSockaddrInet6, to netip.AddrPort, zone uint32) uint3
 // scheduler that is told takes the processor away from a call that copies for
 // 20 microseconds, and starts a thread for it.
 func (b *SendBatch) Send(u *UDP, from int) (n int, err error) {
+	sent()
 	for {
 		r, _, e := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(u.fd),
 			uintptr(unsafe.Pointer(&b.m.hdrs[from])), uintptr(b.n-from),
@@ -205,6 +206,7 @@ func (b *RecvBatch) Recv(u *UDP, n int) (int, error) {
 		switch e {
 		case 0:
 			b.touched = int(r)
+			received()
 			return int(r), nil
 		case unix.EINTR:
 		default:
