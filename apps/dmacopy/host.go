@@ -2,9 +2,7 @@ package dmacopy
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/gantry-rdma/gantry/comch"
 	"github.com/gantry-rdma/gantry/core"
@@ -31,46 +29,14 @@ func (h *host) open() (err error) {
 	core.KeepFirst(&err, h.engine.Connect(&h.client.Context))
 	core.KeepFirst(&err, h.client.ConfigureSend(h.sent, h.sent, sendTasks))
 	core.KeepFirst(&err, h.client.SetMessageFunc(func(_ *comch.Connection, m []byte) { h.receive(m) }))
-	h.client.SetStateFunc(h.state)
 	return err
 }
 
-// state is told when the client is connected: before anything comes, and before
-// a server that is busy sends it away again.
-func (h *host) state(_ *core.Context, _, next core.State) {
-	if next == core.Running {
-		h.conn, _ = h.client.Connection() // which a running client has
-	}
-}
-
-// retry is how long to wait before looking for the server again.
-const retry = 50 * time.Millisecond
-
 // meet connects to the server, which may have to be started first.
 func (h *host) meet(ctx context.Context) error {
-	for told := false; ; told = true {
-		if err := h.client.Start(); err != nil && !errors.Is(err, core.ErrInProgress) {
-			return err
-		}
-		settled := func() bool { return h.conn != nil || h.client.State() == core.Idle }
-		if err := h.engine.Run(ctx, settled); err != nil {
-			return err
-		}
-		if h.conn != nil {
-			return nil
-		}
-		if err := h.client.Err(); !errors.Is(err, core.ErrNotFound) {
-			return err
-		}
-		if !told {
-			h.Note(fmt.Sprintf("the host side on %s waits for the DPU side", h.device.Info().PCI()))
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(retry):
-		}
-	}
+	found := func(c *comch.Connection) { h.conn = c }
+	absent := func() { h.Note(fmt.Sprintf("the host side on %s waits for the DPU side", h.device.Info().PCI())) }
+	return side.Connect(ctx, h.engine, h.client, found, absent)
 }
 
 func (h *host) alloc(c *comch.Connection, m []byte) (*comch.Send, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/gantry-rdma/gantry/comch"
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/device"
+	"github.com/gantry-rdma/gantry/internal/side"
 	"github.com/gantry-rdma/gantry/mem"
 )
 
@@ -306,21 +307,8 @@ func (s *session) apologise(reason string) {
 	_ = s.tell(status{reason: reason}.encode()) // and if not, there is nobody to be told
 }
 
-// patience is how long a side that stands still is given to read what it was
-// sent, before the connection is cut.
-const patience = 2 * time.Second
-
 // leave ends the channel.
-func (s *session) leave() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	err := s.part.leave(ctx)
-	if err == nil || s.conn == nil {
-		return err
-	}
-	s.conn.Abort()
-	return s.part.leave(context.Background())
-}
+func (s *session) leave() error { return side.Leave(s.part.leave, s.conn) }
 
 // close takes apart what run made.
 func (s *session) close() (err error) {

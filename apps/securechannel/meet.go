@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gantry-rdma/gantry/comch"
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/side"
 )
-
-// retry is how long to wait before looking for the server again.
-const retry = 50 * time.Millisecond
 
 // meet waits for the other side as long as it may.
 func (s *session) meet(ctx context.Context) error {
@@ -47,52 +46,20 @@ func (s *session) awaitClient(ctx context.Context) error {
 
 // findServer is the host's part.
 func (s *session) findServer(ctx context.Context) error {
-	for told := false; ; told = true {
-		if err := s.client.Start(); err != nil && !errors.Is(err, core.ErrInProgress) {
-			return err
-		}
-		settled := func() bool { return s.client.State() == core.Running || s.client.State() == core.Idle }
-		if err := s.drive(ctx, settled); err != nil {
-			return err
-		}
-		if s.client.State() == core.Running {
-			break
-		}
-		if err := s.client.Err(); !errors.Is(err, core.ErrNotFound) {
-			return err
-		}
-		if !told {
-			s.Note(fmt.Sprintf("the host side on %s waits for the DPU side", s.device.Info().PCI()))
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(retry):
-		}
-	}
-	var err error
-	s.conn, err = s.client.Connection()
-	return err
+	found := func(c *comch.Connection) { s.conn = c }
+	absent := func() { s.Note(fmt.Sprintf("the host side on %s waits for the DPU side", s.device.Info().PCI())) }
+	return side.Connect(ctx, s.engine, s.client, found, absent)
 }
 
-// patience is how long a side that stands still is given to read what it was
-// sent, before the connection is cut.
+// patience is how long the engine of a producer or a consumer is given to stop.
 const patience = 2 * time.Second
 
 // leave ends the control path. What was said still arrives.
 func (s *session) leave() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	shutdown := func(ctx context.Context) error { return s.client.Shutdown(ctx) }
 	if s.Side == DPU {
-		shutdown = s.server.Shutdown
+		return side.Leave(s.server.Shutdown, s.conn)
 	}
-	err := shutdown(ctx)
-	if err == nil || s.conn == nil {
-		return err
-	}
-	s.conn.Abort()
-	return shutdown(context.Background())
+	return side.Leave(s.client.Shutdown, s.conn)
 }
 
 // close takes apart what open made.

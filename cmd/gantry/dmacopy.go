@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,16 +11,15 @@ import (
 
 // A dmaCopyFlags is the command line of gantry dma-copy.
 type dmaCopyFlags struct {
-	file, pci, rep, side string
-	overwrite, verify    bool
-	wait                 durationFlag
-	out                  string
+	sideFlags
+	file, out         string
+	overwrite, verify bool
 }
 
 // dmaCopyCommand is one side of a copy between two processes: see package
 // dmacopy.
 func dmaCopyCommand(c *console) *cobra.Command {
-	f := dmaCopyFlags{wait: durationFlag(dmacopy.DefaultWait)}
+	var f dmaCopyFlags
 	cmd := &cobra.Command{
 		Use:   "dma-copy -f FILE",
 		Short: "copy a file between two processes, one on the host and one on the DPU",
@@ -44,12 +42,9 @@ is the CRC-32C of the file, and is compared in any case.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVarP(&f.file, "file", "f", "", "the `file` to send, or to make")
-	flags.StringVarP(&f.pci, "pci-addr", "p", "", "use the function with this `PCI` address")
-	flags.StringVarP(&f.rep, "rep-pci", "r", "", "on the DPU: serve the host function with this `PCI` address")
-	flags.StringVar(&f.side, "side", "", "host or dpu, if the addresses do not say it")
+	f.add(flags, dmacopy.DefaultWait)
 	flags.BoolVar(&f.overwrite, "overwrite", false, "get the file, and replace the one that exists")
 	flags.BoolVar(&f.verify, "verify", false, "read this side's file again and compare its checksum")
-	flags.Var(&f.wait, "wait", "how long to wait for the other side; 0 is without end")
 	flags.StringVar(&f.out, "out", "", "also write the JSON document to a `file`")
 	return cmd
 }
@@ -90,29 +85,12 @@ func (f *dmaCopyFlags) run(ctx context.Context, c *console) error {
 
 // options checks the flags.
 func (f *dmaCopyFlags) options() (o dmacopy.Options, err error) {
-	o = dmacopy.Options{File: f.file, Device: f.pci, Representor: f.rep,
-		Overwrite: f.overwrite, Verify: f.verify, Wait: time.Duration(f.wait), Side: dmacopy.SideOf(f.pci, f.rep)}
-	switch {
-	case f.file == "":
+	o = dmacopy.Options{File: f.file, Device: f.pci, Representor: f.rep, Overwrite: f.overwrite, Verify: f.verify}
+	if f.file == "" {
 		return o, usagef("dma-copy needs --file: the file to send, or to make")
-	case f.rep != "" && f.side == "host":
-		return o, usagef("--rep-pci %s: only the DPU has representors, and --side says host", f.rep)
-	case f.pci != "" && f.side != "" && f.side != o.Side.String():
-		return o, usagef("--pci-addr %s: that is no function of the side %s; gantry devices lists them", f.pci, f.side)
 	}
-	switch f.side {
-	case "":
-	case "host":
-		o.Side = dmacopy.Host
-	case "dpu":
-		o.Side = dmacopy.DPU
-	default:
-		return o, unknown("side", f.side, "dma-copy", []string{"host", "dpu"})
-	}
-	if f.wait == 0 {
-		o.Wait = -1
-	}
-	return o, nil
+	o.Side, o.Wait, err = f.parse("dma-copy")
+	return o, err
 }
 
 // A dmaCopyDocument is what gantry dma-copy prints with --json.

@@ -12,18 +12,17 @@ import (
 
 // A secureChannelFlags is the command line of gantry secure-channel.
 type secureChannelFlags struct {
-	size           sizeFlag
-	messages       int64
-	pci, rep, side string
-	loop           bool
-	wait           durationFlag
-	out            string
+	sideFlags
+	size     sizeFlag
+	messages int64
+	loop     bool
+	out      string
 }
 
 // secureChannelCommand is one side of an exchange of messages, or both: see
 // package securechannel.
 func secureChannelCommand(c *console) *cobra.Command {
-	f := secureChannelFlags{size: 1024, messages: 100_000, wait: durationFlag(securechannel.DefaultWait)}
+	f := secureChannelFlags{size: 1024, messages: 100_000}
 	cmd := &cobra.Command{
 		Use:   "secure-channel",
 		Short: "exchange messages between two processes, one on the host and one on the DPU",
@@ -45,11 +44,8 @@ the first submit to the last completion, and from the first message to the last.
 	flags.SortFlags = false
 	flags.VarP(&f.size, "msg-size", "s", "bytes of a message, 1 to 65535")
 	flags.Int64VarP(&f.messages, "num-msgs", "n", f.messages, "messages that this side sends")
-	flags.StringVarP(&f.pci, "pci-addr", "p", "", "use the function with this `PCI` address")
-	flags.StringVarP(&f.rep, "rep-pci", "r", "", "on the DPU: serve the host function with this `PCI` address")
-	flags.StringVar(&f.side, "side", "", "host or dpu, if the addresses do not say it")
+	f.add(flags, securechannel.DefaultWait)
 	flags.BoolVar(&f.loop, "loop", false, "run both sides; the addresses are those of the DPU's")
-	flags.Var(&f.wait, "wait", "how long to wait for the other side; 0 is without end")
 	flags.StringVar(&f.out, "out", "", "also write the JSON document to a `file`")
 	return cmd
 }
@@ -96,8 +92,7 @@ func (f *secureChannelFlags) run(ctx context.Context, c *console) error {
 
 // options checks the flags.
 func (f *secureChannelFlags) options() (o securechannel.Options, err error) {
-	o = securechannel.Options{Messages: f.messages, Size: int(f.size), Device: f.pci, Representor: f.rep, Wait: time.Duration(f.wait)}
-	o.Side = securechannel.SideOf(f.pci, f.rep)
+	o = securechannel.Options{Messages: f.messages, Size: int(f.size), Device: f.pci, Representor: f.rep}
 	switch {
 	case o.Size < 1 || o.Size > securechannel.MaxSize:
 		return o, usagef("--msg-size %s: 1 to %d bytes are possible", f.size.String(), securechannel.MaxSize)
@@ -105,24 +100,9 @@ func (f *secureChannelFlags) options() (o securechannel.Options, err error) {
 		return o, usagef("--num-msgs %d: 1 to %d are possible", f.messages, int64(securechannel.MaxMessages))
 	case f.loop && f.side != "":
 		return o, usagef("--side %s: --loop runs both sides", f.side)
-	case f.rep != "" && f.side == "host":
-		return o, usagef("--rep-pci %s: only the DPU has representors, and --side says host", f.rep)
-	case f.pci != "" && f.side != "" && f.side != o.Side.String():
-		return o, usagef("--pci-addr %s: that is no function of the side %s; gantry devices lists them", f.pci, f.side)
 	}
-	switch f.side {
-	case "":
-	case "host":
-		o.Side = securechannel.Host
-	case "dpu":
-		o.Side = securechannel.DPU
-	default:
-		return o, unknown("side", f.side, "secure-channel", []string{"host", "dpu"})
-	}
-	if f.wait == 0 {
-		o.Wait = -1
-	}
-	return o, nil
+	o.Side, o.Wait, err = f.parse("secure-channel")
+	return o, err
 }
 
 func ms(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }

@@ -172,18 +172,3 @@ func newComchEnd(ctx context.Context) (*comchEnd, error) {
 	}
 	return e, nil
 }
-
-// openComch opens the first device that has one side of Comch: of the DPU, or
-// of the host.
-func openComch(dpu bool) (*device.Device, error) {
-	all, err := device.List()
-	if err != nil {
-		return nil, err
-	}
-	for _, i := range all {
-		if i.Supports(device.FeatureComch) && i.OnDPU() == dpu {
-			return device.Open(i)
-		}
-	}
-	return nil, fmt.Errorf("no device has a message channel: %w", core.ErrNotFound)
-}

@@ -14,6 +14,7 @@ import (
 	"github.com/gantry-rdma/gantry/comch"
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/device"
+	"github.com/gantry-rdma/gantry/internal/side"
 )
 
 // A comchMeter is the measuring end: the server, with one peer. It belongs to
@@ -47,17 +48,7 @@ func newComchMeter(ctx context.Context, command comchCommand, number int) (m *co
 }
 
 func (m *comchMeter) start(command comchCommand, name string) (err error) {
-	if m.device, err = openComch(true); err != nil {
-		return err
-	}
-	reps, err := m.device.Representors(device.FilterAll)
-	if err != nil {
-		return err
-	}
-	if len(reps) == 0 {
-		return fmt.Errorf("the device has no representor: %w", core.ErrNotFound)
-	}
-	if m.rep, err = m.device.OpenRepresentor(reps[0]); err != nil {
+	if m.device, m.rep, err = side.OpenDPU("", ""); err != nil {
 		return err
 	}
 	if m.server, err = comch.NewServer(m.device, m.rep, name); err != nil {
@@ -317,7 +308,7 @@ func ComchPeer(ctx context.Context, name string, unix *os.File) (err error) {
 		return err
 	}
 	defer func() { core.KeepFirst(&err, e.destroy()) }()
-	if e.device, err = openComch(false); err != nil {
+	if e.device, err = side.OpenHost(""); err != nil {
 		return err
 	}
 	defer func() { core.KeepFirst(&err, e.device.Close()) }()

@@ -1,0 +1,70 @@
+package side
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gantry-rdma/gantry/comch"
+	"github.com/gantry-rdma/gantry/core"
+)
+
+// retry is how long Connect waits before it looks for the server again.
+const retry = 50 * time.Millisecond
+
+// Connect connects a client to its server, which may have to be started first:
+// it tries until ctx is done, and then returns its cause. e is the engine of the
+// client, whose state function it sets.
+//
+// found is given the connection before anything comes on it, and before a server
+// that is busy ends it. When nobody is there at the first try, absent is called.
+func Connect(ctx context.Context, e *core.Engine, k *comch.Client, found func(*comch.Connection), absent func()) error {
+	connected := false
+	k.SetStateFunc(func(_ *core.Context, _, next core.State) {
+		if next == core.Running {
+			c, _ := k.Connection() // which a running client has
+			found(c)
+			connected = true
+		}
+	})
+	for told := false; ; told = true {
+		if err := k.Start(); err != nil && !errors.Is(err, core.ErrInProgress) {
+			return err
+		}
+		settled := func() bool { return connected || k.State() == core.Idle }
+		if err := e.Run(ctx, settled); err != nil {
+			return context.Cause(ctx)
+		}
+		if connected {
+			return nil
+		}
+		if err := k.Err(); !errors.Is(err, core.ErrNotFound) {
+			return err
+		}
+		if !told {
+			absent()
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(retry):
+		}
+	}
+}
+
+// patience is how long a side that stands still is given to read what it was
+// sent, before the connection is cut.
+const patience = 2 * time.Second
+
+// Leave ends a control context with shutdown, its method. What was sent on conn,
+// which may be nil, still arrives, unless the peer does not read it.
+func Leave(shutdown func(context.Context) error, conn *comch.Connection) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := shutdown(ctx)
+	if err == nil || conn == nil {
+		return err
+	}
+	conn.Abort()
+	return shutdown(context.Background())
+}
