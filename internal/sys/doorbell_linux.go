@@ -15,7 +15,9 @@ import (
 //
 // The ends are two different sockets: what a process does to its own, even if
 // it is hostile, neither takes a ring away from the other end nor changes how
-// that end behaves. All methods may be called from any goroutine.
+// that end behaves. Who made the pair may have kept both, so no call here waits.
+//
+// All methods may be called from any goroutine.
 type Doorbell struct {
 	fd int
 	// users counts the calls that use the descriptor, and has the bit closed.
