@@ -83,8 +83,8 @@ func (c *Context) Event(f func()) {
 	}
 }
 
-// Fault moves a running context to Stopping because a task failed. Called from
-// Poll, after Complete.
+// Fault moves a running context to Stopping because it cannot go on, such as
+// after a task that failed. Called from Poll, after Complete if there was one.
 func (c *Context) Fault() {
 	if c.state == Running || c.state == Starting {
 		_ = c.halt() // a backend that cannot even stop has nothing to flush

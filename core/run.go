@@ -71,7 +71,7 @@ func (e *Engine) block(ctx context.Context, s *notify.Set) error {
 	var err error
 	if !e.Progress() {
 		pollers.Add(-1)
-		err = waitError(ctx, s.Wait())
+		err = waitError(ctx, s.Park())
 		pollers.Add(1)
 	}
 	KeepFirst(&err, e.ClearNotification())

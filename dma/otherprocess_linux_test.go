@@ -97,7 +97,7 @@ func playImporter() error {
 		if err := task.Submit(); err != nil {
 			return err
 		}
-		for len(r.ok) == 0 {
+		for len(r.ok)+len(r.failed) == 0 {
 			r.engine.Progress()
 		}
 		if err := dst.ResetDataLen(); err != nil {

@@ -160,9 +160,10 @@ func (p *plan) side(list *mem.Buf, dev *device.Device, tooLong wrong) (data, roo
 			continue
 		}
 		switch {
-		case m.Revoked():
-			return 0, 0, finding{wrong: mapRevoked}
 		case !m.Started():
+			if m.Revoked() { // asked second: it may be revoked just now
+				return 0, 0, finding{wrong: mapRevoked}
+			}
 			return 0, 0, finding{wrong: mapStopped}
 		case !m.HasDevice(dev):
 			return 0, 0, finding{wrong: mapOfOtherDevice}

@@ -49,7 +49,8 @@
 // # When the owner is gone
 //
 // An imported event ends with its owner, be it that this one stopped the event,
-// or died: calls return core.ErrConnectionReset, waits too, and a context fails
+// or died, or stopped the map of the buf that it is in: calls return
+// core.ErrConnectionReset, waits too, and a context fails
 // its tasks with that code and stops. A wait that was under way still succeeds
 // if the owner published last what it waits for.
 //

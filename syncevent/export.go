@@ -37,7 +37,7 @@ const ExportSize = exportHead + mem.ExportSize + exportTail
 // ExportPCI lets another process of the same user, on the other side of d's
 // card or with the same device, use the event, and returns the ExportSize bytes
 // that [Import] takes there. They hold a secret, and are good until the
-// event stops. The other side can publish if RemotePCI is a publisher, else only
+// event stops, or, for a value in a buf, until the map of that stops. The other side can publish if RemotePCI is a publisher, else only
 // get the value and wait for it.
 //
 // It is core.ErrInvalidValue for a nil device and for one that is not of the

@@ -36,7 +36,8 @@ func (e *Event) Start() error {
 }
 
 // Stop ends the use of an event that Start began. Waits of other goroutines
-// end with core.ErrBadState, exports become invalid, and the value stays.
+// end with core.ErrBadState, exports become invalid (those of a value in a buf
+// when its map stops), and the value stays.
 // Stopping an idle event succeeds; an event that is a context is stopped as
 // one, and here it is core.ErrBadState.
 func (e *Event) Stop() error {
@@ -151,9 +152,10 @@ func (e *Event) complete() error {
 		return fmt.Errorf("all locations are remote and none has a device: %w", core.ErrInvalidValue)
 	case e.buf == nil:
 		return nil
-	case e.buf.Map().Revoked():
-		return fmt.Errorf("the owner of the memory of its buf is gone: %w", core.ErrConnectionReset)
 	case !e.buf.Map().Started():
+		if e.buf.Map().Revoked() { // asked second: it may be revoked just now
+			return fmt.Errorf("the owner of the memory of its buf is gone: %w", core.ErrConnectionReset)
+		}
 		return fmt.Errorf("the map of its buf is stopped: %w", core.ErrBadState)
 	}
 	for _, d := range e.devices {

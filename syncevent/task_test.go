@@ -101,6 +101,7 @@ func TestMatchedWaitsAndOtherTasksTakeTurns(t *testing.T) {
 		r.get(10 + i)
 	}
 	r.progress()
+	equal(t, "done", len(r.done), 6)
 	for i := 1; i < len(r.done); i++ {
 		if a, b := r.done[i-1].user < 10, r.done[i].user < 10; a == b {
 			t.Fatalf("got %v, want waits and gets in turns", r.done)

@@ -60,18 +60,26 @@ func (d *directory) dial(ctx context.Context, file string) (*net.UnixConn, error
 // the caller's. It waits for room, until the deadline. It is ErrMessage above
 // MaxMessage and MaxFDs, and ErrGone when the peer is.
 func (c *Conn) Send(p []byte, fds ...int) error {
-	if len(p) == 0 || len(p) > MaxMessage || len(fds) > MaxFDs {
-		return fmt.Errorf("send %d bytes and %d descriptors: %w", len(p), len(fds), ErrMessage)
+	rights, err := parcel(p, fds)
+	if err != nil {
+		return err
 	}
-	var rights []byte
-	if len(fds) > 0 {
-		rights = unix.UnixRights(fds...)
-	}
-	_, _, err := c.u.WriteMsgUnix(p, rights, nil)
+	_, _, err = c.u.WriteMsgUnix(p, rights, nil)
 	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 		return fmt.Errorf("send: %w", ErrGone)
 	}
 	return err
+}
+
+// parcel checks the limits of a message, and packs its descriptors.
+func parcel(p []byte, fds []int) (rights []byte, err error) {
+	if len(p) == 0 || len(p) > MaxMessage || len(fds) > MaxFDs {
+		return nil, fmt.Errorf("send %d bytes and %d descriptors: %w", len(p), len(fds), ErrMessage)
+	}
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	return rights, nil
 }
 
 // Recv waits for a message, until the deadline, and puts it into p. The

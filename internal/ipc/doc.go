@@ -24,11 +24,12 @@ var (
 	ErrNobody = errors.New("nobody listens on the name")
 	// ErrStranger is that of Dial when the listener is another user's.
 	ErrStranger = errors.New("the peer is a process of another user")
-	// ErrGone is that of Send when the peer closed the connection, or died.
+	// ErrGone is that of Send and TrySend when the peer closed the connection, or died.
 	ErrGone = errors.New("the peer closed the connection")
 	// ErrFull is that of TrySend when the peer has not taken what was sent.
 	ErrFull = errors.New("the peer does not take what is sent")
-	// ErrMessage is that of Recv for a message that is longer than the space
+	// ErrMessage is that of Send and TrySend for a message beyond the limits,
+	// and of Recv for one that is longer than the space
 	// for it, or that has more descriptors than MaxFDs or than this process can
 	// have.
 	ErrMessage = errors.New("the message is too long or has too many descriptors")

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// private gives the test a directory of its own, and checks at the end that
+// runtimeDir gives the test a directory of its own, and checks at the end that
 // nothing is open that was not before.
 func runtimeDir(t testing.TB) string {
 	t.Helper()

@@ -145,6 +145,11 @@ func (s *Set) Wait() error {
 	if s.look() {
 		return nil
 	}
+	return s.Park()
+}
+
+// Park is Wait that does not look: for who has looked already, or should not.
+func (s *Set) Park() error {
 	start := time.Now()
 	err := s.conn.Read(s.ready)
 	s.eager.parked(time.Since(start))

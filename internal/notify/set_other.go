@@ -41,6 +41,9 @@ func (s *Set) StopTimer() error { return errors.ErrUnsupported }
 // Readable reports false.
 func (s *Set) Readable() bool { return false }
 
+// Park answers errors.ErrUnsupported.
+func (s *Set) Park() error { return errors.ErrUnsupported }
+
 // Wait answers errors.ErrUnsupported.
 func (s *Set) Wait() error { return errors.ErrUnsupported }
 

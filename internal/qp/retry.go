@@ -161,7 +161,6 @@ func (s *Sender) expire() {
 		s.retryFromOldest()
 	case p.probe != 0 && s.now >= p.probe && !p.spare(p.probe, s.now):
 		if s.retry.doubt {
-			s.retry.doubt = false
 			s.closedGap()
 			p.restart(&s.cfg, s.now, true, s.waitsForRead())
 			return

@@ -151,16 +151,9 @@ func TestWordsAreTheBytes(t *testing.T) {
 	if want := append(make([]byte, 8), bytes.Repeat([]byte{255}, 8)...); !bytes.Equal(b[:16], want) {
 		t.Errorf("got %v", b[:16])
 	}
-	short, ok := Words32(b[4:])
-	if !ok || len(short) != 9 || short[1].Load() != ^uint32(0) {
-		t.Errorf("%d words of 4 bytes, %v", len(short), ok)
-	}
 	for off := 1; off < 8; off++ {
 		if w, ok := Words(b[off:]); ok || w != nil {
 			t.Errorf("%d bytes off a multiple of 8 counts as aligned", off)
-		}
-		if _, ok := Words32(b[off:]); ok != (off == 4) {
-			t.Errorf("%d bytes off: aligned to 4: %v", off, ok)
 		}
 	}
 	if w, ok := Words(nil); len(w) != 0 || !ok {

@@ -19,11 +19,3 @@ func Words(b []byte) (w []atomic.Uint64, ok bool) {
 	}
 	return unsafe.Slice((*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/8), true
 }
-
-// Words32 is Words for words of 4 bytes, which need a multiple of 4.
-func Words32(b []byte) (w []atomic.Uint32, ok bool) {
-	if Addr(b)%4 != 0 {
-		return nil, false
-	}
-	return unsafe.Slice((*atomic.Uint32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4), true
-}
