@@ -41,7 +41,7 @@ func (s *Server) accept(l *ipc.Listener) {
 func (s *Server) book(c *Connection) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || len(s.guests) >= maxClients {
+	if len(s.guests) >= maxClients {
 		return false
 	}
 	s.guests[c] = true

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/ipc"
 )
 
 // attend is the attendant of an established connection: the goroutine that
@@ -24,7 +24,7 @@ func (c *Connection) attend() {
 		}
 		m, ok := parseNotice(b[:n], len(fds))
 		if !ok {
-			closeAll(fds)
+			ipc.CloseAll(fds)
 			c.broke("a set-up message that is none")
 			break
 		}
@@ -60,10 +60,9 @@ func (c *Connection) heed(m notice, fds []int) (more bool) {
 	case noticeGone:
 		return c.dismiss(m.id)
 	case noticeAck, noticeNak:
-		return c.answered(m.id, func(k *Consumer) { k.acknowledged(m.kind == noticeAck) })
+		return c.answered(m, func(k *Consumer) { k.acknowledged(m.kind == noticeAck) })
 	case noticeLeft:
-		defer c.forget(m.id)
-		return c.answered(m.id, (*Consumer).withdrawn)
+		return c.answered(m, (*Consumer).withdrawn)
 	default: // noticeBye
 		// The peer does not use anything of this side any more. Before this
 		// side says the same, its producers have to let go.
@@ -100,11 +99,4 @@ func (c *Connection) tell(n *notice, fds ...int) error {
 		return core.ErrConnectionReset
 	}
 	return nil
-}
-
-// closeAll closes descriptors that nobody wants.
-func closeAll(fds []int) {
-	for _, fd := range fds {
-		_ = os.NewFile(uintptr(fd), "unwanted").Close()
-	}
 }

@@ -174,8 +174,7 @@ func (c *Connection) advance(p phase, reason error) bool {
 	return true
 }
 
-// drop ends the connection because the peer broke the protocol, as if it had
-// died. Any goroutine.
+// drop gives the connection up, as if the peer had died. Any goroutine.
 func (c *Connection) drop(reason error) {
 	if c.advance(phaseDead, reason) {
 		c.cut()

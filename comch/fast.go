@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/ipc"
 	"github.com/gantry-rdma/gantry/internal/sys"
 )
 
@@ -56,16 +57,20 @@ func (c *Connection) withdraw(id uint16) error {
 }
 
 // answered passes an answer on to the consumer that the peer answers about. It
-// holds c.mu meanwhile, so that the consumer's seat may be notified.
-func (c *Connection) answered(id uint16, pass func(*Consumer)) (more bool) {
+// holds c.mu meanwhile, so that the consumer's seat may be notified. After any
+// answer but an ACK the peer has no more to say about it.
+func (c *Connection) answered(m notice, pass func(*Consumer)) (more bool) {
 	c.mu.Lock()
-	k := c.offers[id]
+	k := c.offers[m.id]
 	if k != nil {
+		if m.kind != noticeAck {
+			delete(c.offers, m.id) // before pass: the consumer may start anew at once
+		}
 		pass(k)
 	}
 	c.mu.Unlock()
 	if k == nil {
-		c.broke("an answer about a consumer %d that it was not told of", id)
+		c.broke("an answer about a consumer %d that it was not told of", m.id)
 	}
 	return k != nil
 }
@@ -98,7 +103,7 @@ func (c *Connection) table() []*remote {
 // admit maps a consumer of the peer, and answers.
 func (c *Connection) admit(o offer, fds []int) (more bool) {
 	if c.remote(o.id) != nil || len(c.table()) >= maxSeats {
-		closeAll(fds)
+		ipc.CloseAll(fds)
 		c.broke("a consumer %d, which there is already, or is one too many", o.id)
 		return false
 	}
@@ -118,12 +123,12 @@ func (c *Connection) admit(o offer, fds []int) (more bool) {
 // mapRemote takes over two descriptors and maps what they stand for.
 func (c *Connection) mapRemote(o offer, fds []int) (*remote, error) {
 	if o.queue > math.MaxInt32 || o.memory > math.MaxInt {
-		closeAll(fds)
+		ipc.CloseAll(fds)
 		return nil, core.ErrInvalidValue
 	}
 	queue, err := importWords(fds[0], int(o.queue))
 	if err != nil {
-		closeAll(fds[1:])
+		ipc.CloseAll(fds[1:])
 		return nil, err
 	}
 	memory, err := sys.ImportPages(fds[1], int(o.memory), true)

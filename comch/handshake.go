@@ -179,13 +179,13 @@ func (c *Connection) introduce(s socket) error {
 		return err
 	}
 	if int(h.message) > k.maxMessage {
-		closeAll(fds)
+		ipc.CloseAll(fds)
 		return fmt.Errorf("messages of %d bytes, at most %d were asked for: %w", h.message, k.maxMessage, core.ErrConnectionAborted)
 	}
 	l := newLayout(int(h.message), int(h.queue), k.recvQueue)
 	c.bell, err = sys.DoorbellFromFD(fds[1])
 	if err != nil {
-		closeAll(fds[:1])
+		ipc.CloseAll(fds[:1])
 		return err
 	}
 	if c.segment, err = importWords(fds[0], l.size()); err != nil {
@@ -215,7 +215,7 @@ func hearWith(s socket, want int) (h hello, fds []int, err error) {
 		err = fmt.Errorf("a greeting with %d descriptors, want %d: %w", len(fds), want, core.ErrConnectionAborted)
 	}
 	if err != nil {
-		closeAll(fds)
+		ipc.CloseAll(fds)
 		return h, nil, err
 	}
 	return h, fds, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/internal/ipc"
+	"github.com/gantry-rdma/gantry/internal/shmq"
 	"github.com/gantry-rdma/gantry/internal/sys"
 )
 
@@ -90,18 +91,19 @@ func TestConsumersThatCannotBeMappedAreRefused(t *testing.T) {
 	good := r.pages(1<<16, true, false).FD()
 	unsealed, readOnly := r.pages(1<<16, false, false).FD(), r.pages(1<<16, true, true).FD()
 	before := descriptors(t)
+	small := uint64(shmq.QueueSize(4)) // what belongs to 4 receives, so that only the descriptors are wrong
 	for what, x := range map[string]struct {
 		o             offer
 		queue, memory int
 	}{
-		"unsealed memory":  {offer{queue: 1 << 16, memory: 1 << 16, receives: 4}, good, unsealed},
-		"unsealed queue":   {offer{queue: 1 << 16, memory: 1 << 16, receives: 4}, unsealed, good},
-		"read-only memory": {offer{queue: 1 << 16, memory: 1 << 16, receives: 4}, good, readOnly},
-		"memory too small": {offer{queue: 1 << 16, memory: 1 << 30, receives: 4}, good, good},
-		"queue too small":  {offer{queue: 1 << 30, memory: 1 << 16, receives: 4}, good, good},
-		"endless memory":   {offer{queue: 1 << 16, memory: 1 << 63, receives: 4}, good, good},
+		"unsealed memory":  {offer{queue: small, memory: 1 << 16, receives: 4}, good, unsealed},
+		"unsealed queue":   {offer{queue: small, memory: 1 << 16, receives: 4}, unsealed, good},
+		"read-only memory": {offer{queue: small, memory: 1 << 16, receives: 4}, good, readOnly},
+		"memory too small": {offer{queue: small, memory: 1 << 30, receives: 4}, good, good},
+		"queue too small":  {offer{queue: uint64(shmq.QueueSize(maxReceives)), memory: 1 << 16, receives: maxReceives}, good, good},
+		"endless memory":   {offer{queue: small, memory: 1 << 63, receives: 4}, good, good},
 		"no queue":         {offer{memory: 1 << 16, receives: 4}, good, good},
-		"standard input":   {offer{queue: 1 << 16, memory: 1 << 16, receives: 4}, 0, 0},
+		"standard input":   {offer{queue: small, memory: 1 << 16, receives: 4}, 0, 0},
 	} {
 		x.o.id = 9
 		b := (&notice{noticeNew, x.o}).encode()

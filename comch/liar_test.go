@@ -178,7 +178,8 @@ func TestAServerThatLiesIsNotBelieved(t *testing.T) {
 			_ = conn.Send(honest.encode(), r.pages(4096, true, false).FD(), bell)
 		},
 		"longer than asked": func(r *rig, conn *ipc.Conn, bell int) {
-			_ = conn.Send(hello{version: helloVersion, message: 8000, queue: 10}.encode(), bell, bell)
+			n := newLayout(8000, 10, defaultRecvQueue).size() // all else is right
+			_ = conn.Send(hello{version: helloVersion, message: 8000, queue: 10}.encode(), r.pages(n, true, false).FD(), bell)
 		},
 		"a version to come":    func(r *rig, conn *ipc.Conn, bell int) { _ = conn.Send(lies["another version"], bell, bell) },
 		"a file for a segment": func(r *rig, conn *ipc.Conn, bell int) { _ = conn.Send(honest.encode(), 0, bell) },

@@ -27,7 +27,6 @@ type Server struct {
 	rejected atomic.Uint64 // see Rejected
 
 	mu      sync.Mutex           // guards what follows
-	closed  bool                 // nobody comes in any more
 	guests  map[*Connection]bool // being made or established
 	arrived []*Connection        // established; the application has not been told
 }
@@ -140,9 +139,6 @@ func (s *serverSide) start() error {
 		return fmt.Errorf("%w: %w", core.ErrInitialization, err)
 	}
 	s.listener = l
-	s.mu.Lock()
-	s.closed = false
-	s.mu.Unlock()
 	s.workers.Add(1)
 	s.accepted = make(chan struct{})
 	go (*Server)(s).accept(l)
@@ -155,7 +151,6 @@ func (s *serverSide) stop() (done bool) {
 	<-s.accepted
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = true
 	for c := range s.guests {
 		if c.phase() == phaseMaking {
 			c.Abort()

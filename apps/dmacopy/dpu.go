@@ -114,7 +114,7 @@ func (d *dpu) attach(e export) (err error) {
 		return fmt.Errorf("import the window of the host: %w", err)
 	}
 	d.chunk, d.slots = e.chunk, e.slots
-	d.count = (d.size + int64(d.chunk) - 1) / int64(d.chunk)
+	d.count = d.chunks()
 	if d.local, err = d.memory(d.slots*d.chunk, mem.AllocOptions{}, mem.LocalReadWrite); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -105,6 +106,7 @@ func TestNonsenseEndsTheCopy(t *testing.T) {
 		"an unknown kind":       {[][]byte{hello, {77, 1, 2, 3}}, "makes no sense"},
 		"a short direction":     {[][]byte{{kindDirection, 1}}, "makes no sense"},
 		"two directions":        {[][]byte{hello, hello}, "makes no sense"},
+		"a size beyond all":     {[][]byte{direction{true, 0, math.MaxInt64}.encode()}, "makes no sense"},
 		"a negative size":       {[][]byte{direction{true, 0, -1}.encode()}, "makes no sense"},
 		"an early export":       {[][]byte{export{chunk: 4096, slots: 1, blob: blob}.encode()}, "makes no sense"},
 		"an early turn":         {[][]byte{hello, encodeTurn(kindReady, 0)}, "makes no sense"},

@@ -36,12 +36,15 @@ func (d direction) encode() []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(d.size))
 }
 
+// maxSize is the largest file: sums of sizes and chunks stay in 63 bits.
+const maxSize = 1 << 62
+
 func parseDirection(b []byte) (d direction, ok bool) {
 	if len(b) != 12 {
 		return d, false
 	}
 	d = direction{b[1] != 0, fs.FileMode(binary.BigEndian.Uint16(b[2:])).Perm(), int64(binary.BigEndian.Uint64(b[4:]))}
-	return d, d.size >= 0
+	return d, d.size >= 0 && d.size <= maxSize
 }
 
 // An export describes the host's window: slots of a chunk each.

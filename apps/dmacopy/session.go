@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/gantry-rdma/gantry/comch"
@@ -193,6 +194,9 @@ func (s *session) agree(peer direction) (err error) {
 		s.size = s.src.file.Size
 		s.result = Result{File: s.File, From: s.Side, To: s.Side.Other()}
 	default:
+		if _, err := os.Lstat(s.File); err == nil && !s.Overwrite {
+			return fmt.Errorf("%s was made while this side waited: remove it, or add --overwrite: %w", s.File, core.ErrAlreadyExists)
+		}
 		if s.dst, err = newSink(s.File, peer.perm, peer.size); err != nil {
 			return err
 		}
@@ -200,11 +204,20 @@ func (s *session) agree(peer direction) (err error) {
 		s.result = Result{File: s.dst.file.Path, From: s.Side.Other(), To: s.Side}
 	}
 	s.result.Bytes = s.size
-	s.count = (s.size + int64(s.chunk) - 1) / int64(s.chunk)
+	s.count = s.chunks()
 	if s.count == 0 {
 		return s.advance()
 	}
 	return s.part.begin()
+}
+
+// chunks returns how many chunks the file has.
+func (s *session) chunks() int64 {
+	n := s.size / int64(s.chunk)
+	if s.size%int64(s.chunk) != 0 {
+		n++
+	}
+	return n
 }
 
 // length returns how many bytes chunk n has.

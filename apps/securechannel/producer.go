@@ -88,7 +88,7 @@ func (p *producer) send(ctx context.Context, buf *mem.Buf, tasks int, consumer <
 	// Receives that the peer posts make progress as completions do: then more
 	// can be submitted.
 	if err := p.engine.Run(ctx, p.through); err != nil {
-		return context.Cause(ctx)
+		return err
 	}
 	p.took = time.Since(p.began)
 	return p.failed

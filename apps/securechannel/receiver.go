@@ -68,7 +68,7 @@ func (r *receiver) run(ctx context.Context, s *session) (err error) {
 func (r *receiver) receive(ctx context.Context, tasks int) error {
 	started := func() bool { return r.consumer.State() != core.Starting }
 	if err := r.engine.Run(ctx, started); err != nil {
-		return context.Cause(ctx)
+		return err
 	}
 	if r.consumer.State() != core.Running {
 		return fmt.Errorf("the consumer could not start: %w", core.ErrConnectionReset)
@@ -90,7 +90,7 @@ func (r *receiver) receive(ctx context.Context, tasks int) error {
 	}
 	through := func() bool { return r.failed != nil || r.done.Load() == r.total }
 	if err := r.engine.Run(ctx, through); err != nil {
-		return context.Cause(ctx)
+		return err
 	}
 	return r.failed
 }

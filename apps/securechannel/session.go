@@ -139,7 +139,7 @@ func (s *session) drive(ctx context.Context, done func() bool) error {
 	})
 	switch {
 	case err != nil:
-		return context.Cause(ctx)
+		return err
 	case s.failed != nil:
 		return s.failed
 	case done():
@@ -195,7 +195,7 @@ func (s *session) heard(c *comch.Connection, b []byte) {
 
 // found hands the other side's consumer to the producer.
 func (s *session) found(c *comch.Connection, id uint16) {
-	if !s.told {
+	if !s.told && (s.conn == nil || c == s.conn) { // a host is told of its connection later
 		s.told = true
 		s.consumer <- id
 	}

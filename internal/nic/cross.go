@@ -44,6 +44,9 @@ func (c *circle) meet(d *Device) {
 // part ends that.
 func (c *circle) part(d *Device) {
 	if o := d.far; o != nil {
+		for _, x := range [...]*Device{d, o} {
+			x.qps.all(func(q *QP) { q.send.met, q.recv.met = acquaintance{}, acquaintance{} })
+		}
 		d.bare, d.far, o.bare, o.far = nil, nil, nil, nil
 	}
 }
@@ -125,9 +128,12 @@ func (h *half) takeNow(f *frame.Frame) (done bool) {
 		}
 		return true
 	}
+	if h.list != listTouched {
+		h.epoch = uint8(h.d.epoch.Load() & 1) // as begin does: this may be the only way that h runs
+		c.touched.push(h)
+	}
 	done = h.q.recv.m.Receive(f, c.now)
 	h.inside = false
-	c.touched.push(h)
 	return done
 }
 

@@ -340,3 +340,28 @@ func TestNothingCrossesOnALinkThatIsShared(t *testing.T) {
 		t.Errorf("got %d messages, want 1", n)
 	}
 }
+
+// A half that failed, and was reset before it could tell the other one, tells
+// nobody in the next life.
+func TestAFailureEndsWithTheResetBehindIt(t *testing.T) {
+	a, b := newEnds(t, nil)
+	a.d.driveIdle()
+	a.d.exclusively(func() {
+		a.q.send.follows = &a.q.recv.half
+		a.d.circle.due.push(&a.q.send.half)
+	})
+	for _, e := range [...]*end{a, b} {
+		e.q.ToReset()
+	}
+	a.connect(b)
+	b.connect(a)
+	b.receive(t, 1)
+	a.receive(t, 1)
+	a.post(t, qp.OpSend, 1, 64, b)
+	b.post(t, qp.OpSend, 1, 64, a)
+	a.d.driveIdle()
+	state, _ := a.q.State()
+	if n := a.rq.ended(t); n != 1 || state != RTS {
+		t.Errorf("got %d messages and state %v, want one and RTS", n, state)
+	}
+}

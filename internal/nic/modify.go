@@ -59,6 +59,7 @@ func (q *QP) halt() {
 func (q *QP) resume() {
 	for _, h := range [...]*half{&q.send.half, &q.recv.half} {
 		h.commands.Store(0)
+		h.follows = nil // who failed in the life before fails nobody in this one
 		h.enable()
 	}
 }

@@ -95,7 +95,10 @@ func (o *outbox) send() bool {
 // mark says of all frames whether who gives them back drives the circle.
 func (o *outbox) mark(here bool) {
 	for _, f := range o.frames[:o.n] {
-		f.Owner.(*outFrame).here = here
+		// One that has come back already may be another goroutine's by now.
+		if of := f.Owner.(*outFrame); of.here != here {
+			of.here = here
+		}
 	}
 }
 

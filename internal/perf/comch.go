@@ -107,24 +107,14 @@ func MeasureComch(ctx context.Context, t ComchTest, w Watch) (r ComchReport, err
 			return r, err
 		}
 	}
-	m, err := newComchMeter(ctx, t.Peer, 0)
-	if err != nil {
-		return r, err
-	}
 	parts := len(t.Points)
 	if t.Pairs > 0 {
 		parts += len(ComchModes)
 	}
 	r.Results, r.Crowds = []ComchResult{}, []ComchCrowd{}
-	for i, p := range t.Points {
-		var res ComchResult
-		if res, err = m.measure(p, t.Each, w.Part(i, 1, parts)); err != nil {
-			break
-		}
-		r.Results = append(r.Results, res)
+	if len(t.Points) > 0 {
+		err = r.measure(ctx, t, w, parts)
 	}
-	r.ProgressIdle = m.idle
-	err = m.close(err)
 	for i, mode := range ComchModes {
 		if err != nil || t.Pairs == 0 {
 			break
@@ -135,6 +125,23 @@ func MeasureComch(ctx context.Context, t ComchTest, w Watch) (r ComchReport, err
 	}
 	r.summarise()
 	return r, err
+}
+
+// measure measures the points with one peer, one after the other.
+func (r *ComchReport) measure(ctx context.Context, t ComchTest, w Watch, parts int) error {
+	m, err := newComchMeter(ctx, t.Peer, 0)
+	if err != nil {
+		return err
+	}
+	for i, p := range t.Points {
+		var res ComchResult
+		if res, err = m.measure(p, t.Each, w.Part(i, 1, parts)); err != nil {
+			break
+		}
+		r.Results = append(r.Results, res)
+	}
+	r.ProgressIdle = m.idle
+	return m.close(err)
 }
 
 // summarise fills in what follows from several results.

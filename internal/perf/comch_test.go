@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,5 +111,30 @@ func TestComchRefusesWhatCannotBe(t *testing.T) {
 		if _, err := MeasureComch(t.Context(), ComchTest{Points: []ComchPoint{p}}, nil); !errors.Is(err, core.ErrInvalidValue) {
 			t.Errorf("%+v: got error %v", p, err)
 		}
+	}
+}
+
+// What the other process finds wrong ends the measurement, and is said.
+func TestComchPeerThatFindsAFault(t *testing.T) {
+	t.Setenv("GANTRY_RUNTIME_DIR", filepath.Join(t.TempDir(), "run"))
+	for _, mode := range ComchModes {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		m, err := newComchMeter(ctx, testComchPeer, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = m.prepare(ComchPoint{64, 4, mode}); err != nil {
+			t.Fatal(m.close(err))
+		}
+		m.serve()
+		m.pipe.numbered = 7 // where 0 is next
+		for m.ok() {
+			m.pipe.put(kindStream)
+		}
+		m.lastOne()
+		if err = m.close(m.failed); err == nil || !strings.Contains(err.Error(), "message 7 came where 0 was next") || ctx.Err() != nil {
+			t.Errorf("%s: got %v, %v", mode, err, ctx.Err())
+		}
+		cancel()
 	}
 }

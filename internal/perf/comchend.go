@@ -110,7 +110,10 @@ func (e *comchEnd) say(o order) error {
 	if err != nil {
 		return err
 	}
-	return t.Submit()
+	if err = t.Submit(); err != nil {
+		_ = t.Free() // it is this end's yet
+	}
+	return err
 }
 
 // hear waits for the next order.

@@ -248,7 +248,9 @@ func (m *comchMeter) stream(n int) (int, time.Duration) {
 	for i := 1; i < n && m.ok(); i++ {
 		m.pipe.put(kindStream)
 	}
-	m.trip()
+	if m.ok() {
+		m.trip()
+	}
 	took := time.Since(start)
 	if m.counts {
 		m.allocs = mallocs() - before
@@ -319,7 +321,12 @@ func ComchPeer(ctx context.Context, name string, unix *os.File) (err error) {
 	defer func() { core.KeepFirst(&err, client.Destroy()) }()
 	e.send = client.AllocSend
 	err = e.listen(client)
-	client.SetStateFunc(func(_ *core.Context, _, next core.State) { e.lost = next == core.Idle || next == core.Stopping })
+	client.SetStateFunc(func(_ *core.Context, _, next core.State) {
+		if next == core.Running {
+			e.conn, _ = client.Connection() // which a running client has
+		}
+		e.lost = next == core.Idle || next == core.Stopping
+	})
 	core.KeepFirst(&err, e.control.Connect(&client.Context))
 	if err != nil {
 		return err
@@ -327,12 +334,10 @@ func ComchPeer(ctx context.Context, name string, unix *os.File) (err error) {
 	if err = client.Start(); err != core.ErrInProgress {
 		return err
 	}
-	if err = e.wait(func() bool { return client.State() == core.Running }); err != nil {
+	if err = e.wait(func() bool { return e.conn != nil }); err != nil {
 		return errors.Join(err, client.Err())
 	}
-	if e.conn, err = client.Connection(); err == nil {
-		err = e.obey()
-	}
+	err = e.obey()
 	if e.lost {
 		err = nil // the server has what it wants
 	}
@@ -352,8 +357,11 @@ func (e *comchEnd) obey() error {
 		if err = e.carryOut(&o); err != nil {
 			o.Wrong = err.Error()
 		}
-		if err = e.say(o); err != nil {
-			return err
+		if said := e.say(o); said != nil {
+			return said
+		}
+		if o.What == orderDone && err != nil {
+			return err // the meter looks at the pipe alone, and sees that end
 		}
 	}
 }

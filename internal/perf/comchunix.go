@@ -124,8 +124,10 @@ func (m *comchMeter) unixStream(n int) (int, time.Duration) {
 		_, err := p.unix.Write(m.pipe.out.Bytes()[at : at+size])
 		core.KeepFirst(&m.failed, err)
 	}
-	_, err := io.ReadFull(p.unix, p.buf[:1])
-	core.KeepFirst(&m.failed, err)
+	if m.failed == nil {
+		_, err := io.ReadFull(p.unix, p.buf[:1])
+		core.KeepFirst(&m.failed, err)
+	}
 	return n, time.Since(start)
 }
 

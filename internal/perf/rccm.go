@@ -104,9 +104,11 @@ func (n *rcIntroducer) introduction(i int) (b []byte) {
 
 // introduced takes what a client has said.
 func (n *rcIntroducer) introduced(b []byte) (i int, err error) {
-	if i = int(binary.BigEndian.Uint32(b)); i >= len(n.e.flows) || n.e.flows[i].qp != nil {
-		return i, fmt.Errorf("it connects queue pair %d, of %d: %w", i, len(n.e.flows), ErrRCPeer)
+	number := binary.BigEndian.Uint32(b)
+	if uint64(number) >= uint64(len(n.e.flows)) || n.e.flows[number].qp != nil {
+		return 0, fmt.Errorf("it connects queue pair %d, of %d: %w", number, len(n.e.flows), ErrRCPeer)
 	}
+	i = int(number)
 	n.e.far.QPs[i].Num, n.e.qkey = binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])
 	return i, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/gantry-rdma/gantry/cm"
 	"github.com/gantry-rdma/gantry/core"
@@ -147,7 +148,10 @@ func (v *serving) meet(ctx context.Context) error {
 // found answers the client's questions for queue pairs of datagrams, of which
 // any may come again, until it says that it has found them all.
 func (v *serving) found(ctx context.Context) error {
-	for ; ; notify.Yield() {
+	for start := time.Now(); ; notify.Yield() {
+		if time.Since(start) > answerTime {
+			return fmt.Errorf("it has not said for %v that it has found all queue pairs: %w", answerTime, ErrRCPeer)
+		}
 		select {
 		case m, ok := <-v.x.in:
 			_, err := v.x.check(m, ok, kindReady)

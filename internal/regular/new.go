@@ -100,7 +100,7 @@ func (n *New) Commit() error {
 	f := n.File
 	if n.was != nil {
 		if err := f.Chmod(n.was.Mode().Perm()); err != nil {
-			return err
+			return errors.Join(err, n.Discard())
 		}
 	}
 	n.File = nil

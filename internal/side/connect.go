@@ -33,7 +33,7 @@ func Connect(ctx context.Context, e *core.Engine, k *comch.Client, found func(*c
 		}
 		settled := func() bool { return connected || k.State() == core.Idle }
 		if err := e.Run(ctx, settled); err != nil {
-			return context.Cause(ctx)
+			return err
 		}
 		if connected {
 			return nil

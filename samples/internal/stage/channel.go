@@ -79,7 +79,11 @@ func (c *Channel) make(s *Stage, name string) (*core.Context, error) {
 	}
 	c.end = v
 	return &v.Context, v.SetConnectionFuncs(
-		func(n *comch.Connection, _ bool) { c.conn = n },
+		func(n *comch.Connection, _ bool) {
+			if c.conn == nil { // a second client is not the other half of the pair
+				c.conn = n
+			}
+		},
 		func(n *comch.Connection, _ bool) { c.lost = c.lost || n == c.conn })
 }
 
