@@ -43,8 +43,8 @@ the window says. A Unix socket between the same processes and Go's copy of the
 same buffers take turns with it. Without -s or --mode, a grid of useful values
 is measured.
 
-Then --pairs channels run at once, each with a goroutine here and a process of its
-own, which poll or wait: more pollers than CPUs, on most machines.`,
+Then --pairs channels run at once, each with a goroutine here and a process of
+its own, which poll or wait: more pollers than CPUs, on most machines.`,
 		Example: `  gantry bench comch
   gantry bench comch -s 64 --mode poll -D 5s --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd, c) },
