@@ -72,11 +72,12 @@ func (h *half) cross(f *frame.Frame, v *view) bool {
 			return false
 		}
 		f.Peer, f.Local = d.link.Local(), f.Peer
+		var theirs *view
 		var why counter
-		if t, why = d.far.destination(f); t == nil {
+		if t, theirs, why = d.far.destination(f); t == nil {
 			d.far.count(why)
 		} else if h.q.transport != roce.UD {
-			h.met = acquaintance{t, v, t.q.view.Load()}
+			h.met = acquaintance{t, v, theirs}
 		}
 	}
 	d.bare.Passed(f)

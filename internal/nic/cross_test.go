@@ -1,6 +1,8 @@
 package nic
 
 import (
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gantry-rdma/gantry/internal/frame"
@@ -364,4 +366,39 @@ func TestAFailureEndsWithTheResetBehindIt(t *testing.T) {
 	if n := a.rq.ended(t); n != 1 || state != RTS {
 		t.Errorf("got %d messages and state %v, want one and RTS", n, state)
 	}
+}
+
+// Who was shut while a packet was looked at gets no more of them: the view that
+// is remembered is the one that let the packet in, not the one after it. A packet
+// for a queue pair that is gone would never come back.
+func TestWhoIsShutMeanwhileIsNoAcquaintance(t *testing.T) {
+	a, b := newEnds(t, nil)
+	open := b.q.view.Load()
+	var stop atomic.Bool
+	var others sync.WaitGroup
+	others.Go(func() {
+		for !stop.Load() {
+			b.q.shut()
+			b.q.view.Store(open)
+		}
+	})
+	a.d.exclusively(func() {
+		h := &a.q.send.half
+		for range 20_000 {
+			h.met = acquaintance{}
+			o := h.frameOfCircle().Owner.(*outFrame)
+			head := roce.Build((*[roce.HeadSize]byte)(&o.Head), roce.RCSendOnly)
+			head.BTH().SetDestQP(b.q.num)
+			head.BTH().SetPSN(99) // a duplicate
+			o.HeadLen = uint8(head.Len())
+			h.cross(&o.Frame, a.q.view.Load())
+			if m := h.met; m.half != nil && !m.theirs.requests {
+				t.Error("the view that is remembered lets nothing in")
+				break
+			}
+			h.circle.answer(16)
+		}
+	})
+	stop.Store(true)
+	others.Wait()
 }

@@ -66,7 +66,7 @@ func (r *receiver) pass() int {
 	}
 	for i, f := range r.batch[:n] {
 		r.batch[i] = nil
-		h, why := r.d.destination(f)
+		h, _, why := r.d.destination(f)
 		if h == nil {
 			if why == dropGroup {
 				r.distribute(f)
@@ -136,27 +136,28 @@ func (d *Device) giveChain(f *frame.Frame) {
 
 // destination checks a packet and returns the half that it is for, or nil and
 // the reason to drop it; of a datagram to a group, dropGroup. Nothing in it is
-// trusted.
-func (d *Device) destination(f *frame.Frame) (*half, counter) {
+// trusted. by is the view that let the packet in: by now the queue pair may have
+// another one, which would not.
+func (d *Device) destination(f *frame.Frame) (to *half, by *view, why counter) {
 	n := int(f.HeadLen)
 	if n < roce.BTHLen || n > len(f.Head) {
-		return nil, dropShort
+		return nil, nil, dropShort
 	}
 	h := (*roce.BTH)(f.Head[:roce.BTHLen])
 	o := h.Opcode()
 	if why, bad := misshapen(f, h, o); bad {
-		return nil, why
+		return nil, nil, why
 	}
 	num := h.DestQP()
 	q := d.qps.at(num)
 	if q == nil || q.num != num {
 		if num == groupQPN && o.Transport() == roce.UD {
-			return nil, dropGroup
+			return nil, nil, dropGroup
 		}
-		return nil, dropUnknownQP
+		return nil, nil, dropUnknownQP
 	}
 	if o.Transport() != q.transport {
-		return nil, dropTransport
+		return nil, nil, dropTransport
 	}
 	v := q.view.Load()
 	to, open := &q.recv.half, v.requests
@@ -165,13 +166,13 @@ func (d *Device) destination(f *frame.Frame) (*half, counter) {
 	}
 	switch {
 	case !open:
-		return nil, dropState
+		return nil, nil, dropState
 	case f.Peer.IP != v.peer.IP && !v.anyone || f.Local.IP != v.local.IP:
-		return nil, dropAddress
+		return nil, nil, dropAddress
 	case !samePartition(h.PKey(), v.pkey):
-		return nil, dropPKey
+		return nil, nil, dropPKey
 	}
-	return to, 0
+	return to, v, 0
 }
 
 // misshapen checks what does not depend on the queue pair.
