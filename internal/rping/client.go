@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gantry-rdma/gantry/cm"
-	"github.com/gantry-rdma/gantry/internal/notify"
 	"github.com/gantry-rdma/gantry/internal/rendezvous"
 	"github.com/gantry-rdma/gantry/verbs"
 )
@@ -40,15 +39,19 @@ func Client(ctx context.Context, t Test, dev *verbs.Device, server netip.AddrPor
 
 // call connects, pings, and leaves.
 func (t *Test) call(ctx context.Context, d *desk, server netip.AddrPort) (r Result, err error) {
-	s, err := t.reach(ctx, d, server)
+	id, err := d.ch.NewID(cm.TCP, nil)
 	if err != nil {
 		return r, err
 	}
+	s := newSession(ctx, t, d, id)
 	defer func() {
 		if closing := s.close(); err == nil && closing != nil {
 			err = fmt.Errorf("close the connection: %w", closing)
 		}
 	}()
+	if err = s.connect(server); err != nil {
+		return r, err
+	}
 	err = s.pings()
 	switch {
 	case errors.Is(err, errLeft):
@@ -59,27 +62,6 @@ func (t *Test) call(ctx context.Context, d *desk, server netip.AddrPort) (r Resu
 		_ = s.leave() // the interruption is what counts
 	}
 	return s.result, err
-}
-
-// errNobody is the kind of error when no server listens. It may begin to.
-var errNobody = fmt.Errorf("nobody listens: %w", rendezvous.ErrPeer)
-
-// reach connects with the server, which may be a little late.
-func (t *Test) reach(ctx context.Context, d *desk, server netip.AddrPort) (*session, error) {
-	for start := time.Now(); ; notify.Nap(10 * time.Millisecond) {
-		id, err := d.ch.NewID(cm.TCP, nil)
-		if err != nil {
-			return nil, err
-		}
-		s := newSession(ctx, t, d, id)
-		if err = s.connect(server); err == nil {
-			return s, nil
-		}
-		_ = s.close() // why there is no connection is what counts
-		if !errors.Is(err, errNobody) || time.Since(start) > rendezvous.Patience {
-			return nil, err
-		}
-	}
 }
 
 // connect makes the connection, ready for the server's first READ.
@@ -100,12 +82,38 @@ func (s *session) connect(server netip.AddrPort) error {
 	if err := s.equip(2 * s.t.Size); err != nil {
 		return err
 	}
-	if err := s.id.Connect(cm.ConnParam{
-		ResponderResources: 1, InitiatorDepth: 1, RetryCount: retryCount, RNRRetry: rnrRetry,
-	}); err != nil {
-		return err
+	return s.reach()
+}
+
+// errNobody is the kind of error when no server listens. It may begin to.
+var errNobody = fmt.Errorf("nobody listens: %w", rendezvous.ErrPeer)
+
+// How long a client waits before it asks once more whether a server listens:
+// twice as long each time.
+const (
+	firstPause = 10 * time.Millisecond
+	maxPause   = 500 * time.Millisecond
+)
+
+// reach asks for the connection. The server may be a little late.
+func (s *session) reach() error {
+	start := time.Now()
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		if err := s.id.Connect(cm.ConnParam{
+			ResponderResources: 1, InitiatorDepth: 1, RetryCount: retryCount, RNRRetry: rnrRetry,
+		}); err != nil {
+			return err
+		}
+		err := s.expect(cm.Established)
+		if !errors.Is(err, errNobody) || time.Since(start) > rendezvous.Patience {
+			return err
+		}
+		select {
+		case <-s.ctx.Done():
+			return context.Cause(s.ctx)
+		case <-time.After(pause):
+		}
 	}
-	return s.expect(cm.Established)
 }
 
 // pings sends the texts, one after another.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gantry-rdma/gantry/cm"
 	"github.com/gantry-rdma/gantry/internal/link"
+	"github.com/gantry-rdma/gantry/internal/notify"
 	"github.com/gantry-rdma/gantry/internal/rendezvous"
 	"github.com/gantry-rdma/gantry/verbs"
 )
@@ -266,10 +267,70 @@ func TestWithoutAServer(t *testing.T) {
 	if _, err := Client(t.Context(), c, near, nowhere); !errors.Is(err, rendezvous.ErrPeer) || !strings.Contains(fmt.Sprint(err), "nobody listens on port") {
 		t.Errorf("a wrong port: %v", err)
 	}
+	if n := asked(s.desk.ch); n < 2 || n > 20 {
+		t.Errorf("the client asked %d times within %v, want 10: less and less often", n, rendezvous.Patience)
+	}
 	if _, err := Client(t.Context(), hasty, near, netip.MustParseAddrPort("127.0.0.83:7174")); !errors.Is(err, rendezvous.ErrLost) || !strings.Contains(fmt.Sprint(err), "has not answered for 200ms") {
 		t.Errorf("a wrong address: %v", err)
 	}
 	s.end(true)
+}
+
+// asked returns how often a client has asked for a connection.
+func asked(ch *cm.Channel) (n uint64) {
+	for _, c := range ch.Counters() {
+		if c.Name == "received_REQ" {
+			n = c.Value
+		}
+	}
+	return n
+}
+
+// A client says once that it connects, and asks again and again. Then the server
+// comes.
+func TestAServerMayComeALittleLater(t *testing.T) {
+	c := quick()
+	c.Count = 2
+	far, near := open(t, c, ours), open(t, c, theirs)
+	manager, err := cm.Open(far) // answers that nobody listens
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps []string
+	c.Step = func(what string) { steps = append(steps, what) }
+	ended := make(chan error, 1)
+	nowhere := netip.AddrPortFrom(ours, Port)
+	go func() {
+		r, err := Client(t.Context(), c, near, nowhere)
+		if err == nil && r.Count != 2 {
+			err = fmt.Errorf("it has %+v", r)
+		}
+		ended <- err
+	}()
+	for end := time.Now().Add(20 * time.Second); asked(manager) < 3; notify.Nap(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the client has asked %d times", asked(manager))
+		}
+	}
+	w, err := Listen(quick(), far, Port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, serving := w.Serve(t.Context())
+	for _, err := range []error{<-ended, serving, w.Close(), manager.Close()} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	connects := 0
+	for _, s := range steps {
+		if strings.HasPrefix(s, "connect to ") {
+			connects++
+		}
+	}
+	if connects != 1 {
+		t.Errorf("the client said %d times that it connects, want once: %q", connects, steps)
+	}
 }
 
 func TestAnEndWithASmallerMTUSaysSo(t *testing.T) {

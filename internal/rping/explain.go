@@ -19,15 +19,23 @@ func (s *session) happened(e cm.Event) {
 	switch e.Type {
 	case cm.Disconnected:
 		s.end(errLeft)
+		return
 	case cm.AddrError, cm.ConnectError, cm.Unreachable, cm.Rejected:
-		s.end(s.unconnected(e))
-	case cm.AddrResolved, cm.RouteResolved, cm.Established, cm.ConnectRequest, cm.TimewaitExit:
-		select {
-		case s.events <- e:
-		default: // nobody waits for that many
+		if !unheard(e) {
+			s.end(s.unconnected(e))
+			return
 		}
+	case cm.AddrResolved, cm.RouteResolved, cm.Established, cm.ConnectRequest, cm.TimewaitExit:
+	}
+	select {
+	case s.events <- e:
+	default: // nobody waits for that many
 	}
 }
+
+// unheard reports whether nobody listens, which does not end a session: it may
+// ask again.
+func unheard(e cm.Event) bool { return e.Type == cm.Rejected && e.Reason == cm.ReasonNoListener }
 
 // expect waits for an event.
 func (s *session) expect(want cm.EventType) error {
@@ -36,8 +44,11 @@ func (s *session) expect(want cm.EventType) error {
 	for {
 		select {
 		case e := <-s.events:
-			if e.Type == want {
+			switch {
+			case e.Type == want:
 				return nil
+			case unheard(e):
+				return s.unconnected(e)
 			}
 		case <-s.ctx.Done():
 			return context.Cause(s.ctx)
@@ -51,7 +62,7 @@ func (s *session) expect(want cm.EventType) error {
 func (s *session) unconnected(e cm.Event) error {
 	peer := s.id.PeerAddr()
 	switch {
-	case e.Type == cm.Rejected && e.Reason == cm.ReasonNoListener:
+	case unheard(e):
 		return rendezvous.Errorf(errNobody, "nobody listens on port %d of %v: start the server first, with the same -p, and -a with that address", peer.Port(), peer.Addr())
 	case e.Type == cm.Rejected && e.Reason == cm.ReasonConsumer:
 		return rendezvous.Errorf(rendezvous.ErrPeer, "%v refuses: it serves another client, or is no rping server; start the server with -P for several clients", peer)
