@@ -54,7 +54,7 @@ func TestANetworkThatDoesNotWorkIsOneSentence(t *testing.T) {
 		{"rewritten, rping", "gantry rping -s -a 198.18.0.1 --corrupt 0.9", "$other gantry rping -c -a 198.18.0.1 --timeout 2s",
 			"packets come with a wrong ICRC (drop_icrc "},
 		{"rewritten, pingpong", "gantry pingpong uc --corrupt 0.9 --timeout 1s -s 1000", "$other gantry pingpong uc 198.18.0.1 --timeout 1s -s 1000",
-			"packets come with a wrong ICRC: something between the ends (NAT, a tunnel, an overlay) rewrites addresses, ports or contents"},
+			"rewrites addresses, ports or contents, all of which it covers: use addresses that both ends see alike"},
 	} {
 		out, err := inNamespace(t, network+"with \""+c.server+"\" \""+c.client+"\"\n"+
 			"kill $there; cat client.err server.err; grep -q '^gantry: .*[a-z]' client.err")

@@ -73,47 +73,41 @@ func (g *game) cause(s verbs.WCStatus) string {
 
 // signs are counters of packets that came in vain, the most telling first, and
 // what each means in a test like this.
-var signs = []struct{ counter, means string }{
-	{"drop_icrc", "come with a wrong ICRC: something between the ends (NAT, a tunnel, an overlay) rewrites addresses, ports or " +
-		"contents, all of which it covers: use addresses that both ends see alike; gantry doctor looks for such things"},
-	{"drop_address", "come from or for an address that is not the one agreed upon: NAT rewrites it, or the other end sends from another of its addresses"},
-	{"drop_unknown_qp", "are for a queue pair that does not exist here: another program sends to this address"},
-	{"drop_transport", "belong to another transport service: run the same of rc, uc and ud at both ends"},
-	{"drop_qkey", "have another Q_Key than pingpong programs have: another program sends to this address"},
-	{"drop_too_long", "belong to messages that do not fit: give both ends the same --size"},
-	{"drop_malformed", "are not what comes with this end's MTU: give both ends the same --mtu"},
-	{"drop_no_receive", "find no receive posted: give this end a larger --rx-depth"},
-	{"drop_socket_buffer", "do not fit into the socket buffer: see socket_buffers of gantry doctor"},
-	{"drop_order", "belong to a message whose beginning is lost"},
-	{"drop_rest", "belong to a message of which another part is lost"},
-	{"drop_qp_state", "come when the queue pair cannot take them"},
+var signs = []rendezvous.Sign{
+	{Counter: "drop_unknown_qp", What: "are for a queue pair that does not exist here", Advice: "another program sends to this address"},
+	{Counter: "drop_transport", What: "belong to another transport service", Advice: "run the same of rc, uc and ud at both ends"},
+	{Counter: "drop_qkey", What: "have another Q_Key than pingpong programs have", Advice: "another program sends to this address"},
+	{Counter: "drop_too_long", What: "belong to messages that do not fit", Advice: "give both ends the same --size"},
+	{Counter: "drop_malformed", What: "are not what comes with this end's MTU", Advice: "give both ends the same --mtu"},
+	{Counter: "drop_no_receive", What: "find no receive posted", Advice: "give this end a larger --rx-depth"},
+	{Counter: "drop_socket_buffer", What: "do not fit into the socket buffer", Advice: "see socket_buffers of gantry doctor"},
+	{Counter: "drop_order", What: "belong to a message whose beginning is lost"},
+	{Counter: "drop_rest", What: "belong to a message of which another part is lost"},
+	{Counter: "drop_qp_state", What: "come when the queue pair cannot take them"},
 }
 
 // findings says what the counters of the device tell about packets that do not
 // arrive, or "".
 func (e *end) findings() string {
-	for _, s := range signs {
-		if n := e.dev.Counter(s.counter); n > 0 {
-			return fmt.Sprintf("packets %s (%s %d)", s.means, s.counter, n)
-		}
+	peer := e.peer.GID.Addr()
+	look := fmt.Sprintf("see what the other end printed, whether %v is on its machine", peer)
+	n := e.test.Size
+	if e.test.Type != verbs.UD {
+		n = min(n, e.test.MTU)
 	}
-	peer, refused := e.peer.GID, e.dev.Counter("send_err")
-	switch {
-	case refused > 0 && e.test.Faults == (link.Faults{Seed: e.test.Faults.Seed}):
-		return fmt.Sprintf("the system refuses to send packets (send_err %d): is there a way to %v, and does a firewall allow UDP port 4791?", refused, peer)
-	case e.dev.Counter("rcvd_pkts") == 0:
-		hidden := "and whether a firewall drops UDP port 4791"
-		n := e.test.Size
-		if e.test.Type != verbs.UD {
-			n = min(n, e.test.MTU)
-		}
-		if n > ethernetMTU {
-			hidden = fmt.Sprintf("whether the network between carries packets of %d bytes, %s", n, hidden)
-		}
-		return fmt.Sprintf("not one packet has come to UDP port 4791 of %v: see what the other end printed, whether %v is on its "+
-			"machine, %s", e.dev.Addr(), peer, hidden)
+	if n > ethernetMTU {
+		look += fmt.Sprintf(", whether the network between carries packets of %d bytes", n)
 	}
-	return ""
+	return rendezvous.Findings(e.counter, e.dev.Addr(), peer, look, signs...)
+}
+
+// counter returns a counter of the device. Faults spoil packets, and what the
+// system refuses of these says nothing about the network.
+func (e *end) counter(name string) uint64 {
+	if name == "send_err" && e.test.Faults != (link.Faults{Seed: e.test.Faults.Seed}) {
+		return 0
+	}
+	return e.dev.Counter(name)
 }
 
 // ethernetMTU is the path MTU that every network carries.

@@ -28,3 +28,26 @@ func TestSilenceNamesTheFirstReasonThatWasCounted(t *testing.T) {
 		}
 	}
 }
+
+// The signs of one test come behind those of every test, and before what is said
+// when nothing was dropped.
+func TestFindingsKnowTheSignsOfATest(t *testing.T) {
+	counts := map[string]uint64{"rcvd_pkts": 9}
+	counter := func(name string) uint64 { return counts[name] }
+	here, peer := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	more := []Sign{{"drop_order", "come late", ""}, {"drop_rest", "come early", "wait"}}
+	for _, c := range []struct{ name, want string }{
+		{"", ""},
+		{"send_err", "the system refuses to send packets (send_err 3): is there a way to 192.0.2.2, and does a firewall allow UDP port 4791"},
+		{"drop_rest", "packets come early (drop_rest 3): wait"},
+		{"drop_order", "packets come late (drop_order 3)"},
+		{"drop_address", "packets come from or for another address than was agreed upon (drop_address 3): NAT rewrites it, or the other end sends from another of its addresses"},
+	} {
+		if c.name != "" {
+			counts[c.name] = 3
+		}
+		if got := Findings(counter, here, peer, "look", more...); got != c.want {
+			t.Errorf("with %s too, got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
