@@ -33,20 +33,23 @@ func port(t *testing.T) string {
 
 func TestAServerMayComeLater(t *testing.T) {
 	at := port(t)
-	late := time.AfterFunc(50*time.Millisecond, func() {
-		l, err := net.Listen("tcp", at)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		t.Cleanup(func() { _ = l.Close() })
+	listening := make(chan error, 1)
+	var l net.Listener
+	time.AfterFunc(50*time.Millisecond, func() {
+		var err error
+		l, err = net.Listen("tcp", at)
+		listening <- err
 	})
-	defer late.Stop()
 	conn, err := Dial(t.Context(), at, "")
 	if err != nil {
+		t.Error(err)
+	} else {
+		_ = conn.Close()
+	}
+	if err := <-listening; err != nil {
 		t.Fatal(err)
 	}
-	_ = conn.Close()
+	_ = l.Close()
 }
 
 func TestNoServerAtAllIsSaidWithAdvice(t *testing.T) {
