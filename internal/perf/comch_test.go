@@ -129,7 +129,7 @@ func TestComchPeerThatFindsAFault(t *testing.T) {
 		m.serve()
 		m.pipe.numbered = 7 // where 0 is next
 		for m.ok() {
-			m.pipe.put(kindStream)
+			m.pipe.put(messageStream)
 		}
 		m.lastOne()
 		if err = m.close(m.failed); err == nil || !strings.Contains(err.Error(), "message 7 came where 0 was next") || ctx.Err() != nil {

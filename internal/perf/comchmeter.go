@@ -30,7 +30,6 @@ type comchMeter struct {
 	idle   float64 // of one call of Progress
 	counts bool    // the slice counts allocations
 	allocs uint64  // of the last slice that did
-	peers  uint64  // messages that the peer has checked
 }
 
 // newComchMeter starts a peer and connects to it. Meters of one process have
@@ -134,13 +133,12 @@ func (m *comchMeter) prepare(p ComchPoint) error {
 	return err
 }
 
-// finish ends it.
-func (m *comchMeter) finish() error {
-	m.peers = 0
+// finish ends the pipe at both ends, and returns how many messages both ends have checked.
+func (m *comchMeter) finish() (checked uint64, err error) {
 	o, err := m.order(order{What: orderClose})
-	m.peers = o.Checked
+	checked = m.pipe.checked + o.Checked
 	core.KeepFirst(&err, m.shut())
-	return err
+	return checked, err
 }
 
 // measure measures one point.
@@ -170,8 +168,7 @@ func (m *comchMeter) measure(p ComchPoint, d time.Duration, w Watch) (res ComchR
 	if res.Alloc = m.leastAllocs(stream.n); m.failed != nil {
 		return res, m.failed
 	}
-	checked := m.pipe.checked
-	if err = m.finish(); err != nil {
+	if res.Checked, err = m.finish(); err != nil {
 		return res, err
 	}
 	us := func(h *hdrhistogram.Histogram, q float64) float64 { return float64(h.ValueAtQuantile(q)) / 2e3 }
@@ -183,7 +180,6 @@ func (m *comchMeter) measure(p ComchPoint, d time.Duration, w Watch) (res ComchR
 	res.Copy = float64(p.Size) / median(copies.ns)
 	res.ToUnix = ratio(ping.ns, unixPing.ns)
 	res.ToCopy = ratio(copies.ns, stream.ns)
-	res.Checked = checked + m.peers
 	return res, nil
 }
 
@@ -197,7 +193,7 @@ func (m *comchMeter) serve() {
 
 // lastOne ends a slice.
 func (m *comchMeter) lastOne() {
-	m.pipe.put(kindLast)
+	m.pipe.put(messageLast)
 	core.KeepFirst(&m.pipe.failed, m.pipe.settle())
 	core.KeepFirst(&m.failed, m.pipe.failed)
 	if m.failed != nil {
@@ -231,7 +227,7 @@ func (m *comchMeter) ping(n int) (int, time.Duration) {
 func (m *comchMeter) trip() {
 	p := m.pipe
 	p.echoed = false
-	for p.put(kindPing); !p.echoed && p.failed == nil; {
+	for p.put(messagePing); !p.echoed && p.failed == nil; {
 		p.turn()
 	}
 }
@@ -246,7 +242,7 @@ func (m *comchMeter) stream(n int) (int, time.Duration) {
 	}
 	start := time.Now()
 	for i := 1; i < n && m.ok(); i++ {
-		m.pipe.put(kindStream)
+		m.pipe.put(messageStream)
 	}
 	if m.ok() {
 		m.trip()

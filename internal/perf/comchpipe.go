@@ -46,15 +46,11 @@ type comchPipe struct {
 	last     bool
 	checked  uint64 // in all slices
 	failed   error
-	imm      [4][1]byte
 	idle     int
 }
 
 func newComchPipe(e *comchEnd, t ComchPoint) (p *comchPipe, err error) {
 	p = &comchPipe{ComchPoint: t, end: e}
-	for i, op := range [...]byte{messageStream, messagePing, messageEcho, messageLast} {
-		p.imm[i][0] = op
-	}
 	if err = p.build(); err != nil {
 		_ = p.close() // the first error says why
 		return nil, err
@@ -166,9 +162,9 @@ func (p *comchPipe) post() error {
 // begin starts a slice.
 func (p *comchPipe) begin() { p.numbered, p.arrived, p.last = 0, 0, false }
 
-// trySend sends a message of a kind, an index of imm, and reports whether there
-// was a task and a receive for it.
-func (p *comchPipe) trySend(kind int) bool {
+// trySend sends a message, and reports whether there was a task and a receive
+// for it.
+func (p *comchPipe) trySend(op byte) bool {
 	n := len(p.sends)
 	if n == 0 {
 		return false
@@ -178,7 +174,7 @@ func (p *comchPipe) trySend(kind int) bool {
 		binary.LittleEndian.PutUint64(t.Buf().Data(), p.numbered)
 	}
 	err := t.SetConsumerID(p.end.remote)
-	core.KeepFirst(&err, t.SetImm(p.imm[kind][:]))
+	core.KeepFirst(&err, t.SetImm([]byte{op}))
 	if err == nil {
 		err = t.Submit()
 	}
@@ -195,17 +191,9 @@ func (p *comchPipe) trySend(kind int) bool {
 	return true
 }
 
-// The kinds of messages, as indices of imm.
-const (
-	kindStream = iota
-	kindPing
-	kindEcho
-	kindLast
-)
-
 // put is trySend until it is sent.
-func (p *comchPipe) put(kind int) {
-	for !p.trySend(kind) && p.failed == nil {
+func (p *comchPipe) put(op byte) {
+	for !p.trySend(op) && p.failed == nil {
 		p.turn()
 	}
 }
@@ -241,7 +229,7 @@ func (p *comchPipe) received(t *comch.PostRecv) {
 
 // echo sends what is owed, as far as there are tasks.
 func (p *comchPipe) echo() {
-	for p.owed > 0 && p.trySend(kindEcho) {
+	for p.owed > 0 && p.trySend(messageEcho) {
 		p.owed--
 	}
 }
