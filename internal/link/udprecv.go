@@ -81,8 +81,8 @@ func (u *UDP) Recv(frames []*frame.Frame) (n int) {
 	more := true
 	for n < len(frames) {
 		if r.at == r.count {
-			// After a fetch that was not full the socket is empty; looking again
-			// would cost a system call.
+			// After a fetch that says so the socket is empty, or next to it:
+			// looking again would cost a system call.
 			if !more || !u.fetch(len(frames)-n, &more) {
 				break
 			}
@@ -115,13 +115,15 @@ func (u *UDP) lookForRoom() {
 }
 
 // fetch asks the kernel for messages that make about so many frames. It reports
-// false if there are none, or no buffers, and clears more when there are no
-// others.
+// false if there are none, or no buffers. It clears more unless the socket is
+// likely to hold others: when it got fewer than it asked for, or asked for one.
 //
 // What is fetched and not handed out yet grows cold: asking for all there is
-// cost a quarter of the speed of large messages. After a pause it asks for one,
-// which is mostly all there is: the kernel takes long to find that there is no
-// second one. Then it asks for twice as many each time.
+// cost a quarter of the speed of large messages. So it asks for no more than
+// there is room for, and that only step by step: for one message after a fetch
+// that found nothing, then for twice as many each time. The one is mostly all
+// there is, and the kernel takes long to find that there is no second one: if
+// there is, the caller is told of it as of any other.
 func (u *UDP) fetch(frames int, more *bool) bool {
 	r := &u.recv
 	if r.count > 0 {
@@ -139,7 +141,7 @@ func (u *UDP) fetch(frames int, more *bool) bool {
 		r.most = 1
 		return false
 	}
-	*more = *more && r.most > 1
+	*more = *more && r.most > 1 // a fetch of one is full, and still mostly all
 	r.most = min(2*r.most, recvMessages)
 	u.got.calls++
 	r.open()
