@@ -44,6 +44,7 @@ type Faulty struct {
 	mu     sync.Mutex
 	seq    uint64 // frames that were decided about
 	n      Injected
+	twice  uint64 // frames that were out already
 	timer  *time.Timer
 	closed bool
 }
@@ -129,6 +130,11 @@ func (y *Faulty) run(n int) (run int, what fate, detail uint64) {
 // fate is another one: with a delay the frame is lost, otherwise only its
 // original passes.
 func (y *Faulty) strike(f *frame.Frame, what fate, detail uint64) {
+	if !f.Handed() {
+		y.twice++
+		return
+	}
+	defer f.Back()
 	wait, after := y.f.Delay, y.seq+1
 	if wait > 0 {
 		after = never
@@ -136,7 +142,6 @@ func (y *Faulty) strike(f *frame.Frame, what fate, detail uint64) {
 	switch what {
 	case lose:
 		y.n.Lost++
-		end(f)
 		return
 	case double:
 		if y.kept.add(f, wait, after, what, 0) {
@@ -153,14 +158,6 @@ func (y *Faulty) strike(f *frame.Frame, what fate, detail uint64) {
 	}
 	if !y.kept.add(f, wait, after, what, detail) {
 		y.n.Overflow++
-	}
-	end(f)
-}
-
-// end takes f over and sends it back.
-func end(f *frame.Frame) {
-	if f.Handed() {
-		f.Back()
 	}
 }
 
@@ -195,6 +192,16 @@ func (y *Faulty) Injected() Injected {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	return y.n
+}
+
+// Stats returns the counters of the link. SentTwice has also what something
+// would have happened to.
+func (y *Faulty) Stats() Stats {
+	s := y.Link.Stats()
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	s.SentTwice += y.twice
+	return s
 }
 
 // Close closes the link. What was kept is lost.
