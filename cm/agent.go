@@ -133,8 +133,7 @@ func (a *agent) loop(ctx context.Context) {
 			a.mu.Unlock()
 			return
 		}
-		a.receive(instant())
-		a.settle()
+		a.work()
 		a.mu.Unlock()
 	}
 }
@@ -144,9 +143,18 @@ func (a *agent) tick() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.err == nil {
-		a.machine.Tick(instant())
-		a.settle()
+		a.work()
 	}
+}
+
+// work takes what has come, and then does what is due: when this program stood
+// still past a deadline, an answer that came in time still counts. The caller
+// holds mu.
+func (a *agent) work() {
+	now := instant()
+	a.receive(now)
+	a.machine.Tick(now)
+	a.settle()
 }
 
 // poll does what there is to do on an inline executor. The caller is the driver.
@@ -161,10 +169,7 @@ func (a *agent) poll() {
 		a.fail(err)
 		return
 	}
-	now := instant()
-	a.receive(now)
-	a.machine.Tick(now)
-	a.settle()
+	a.work()
 }
 
 // drive polls until c has an event, or ctx is done. The caller is the driver.
