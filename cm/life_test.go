@@ -75,7 +75,12 @@ func TestPeerVanishes(t *testing.T) {
 				w[1].listen(7, 4)
 				c := w.call(w[0], w[1], 7)
 				g.shut.Store(true)
-				w[0].ok(c.Connect(quick))
+				// The server waits for its program about as long as the client
+				// waits for the server, and 17 seconds once it is asked again. To
+				// hear of the end it must run now and then in these two seconds.
+				patient := usual("")
+				patient.Times = Times{Response: 15, Retries: 14, AckTimeout: 10}
+				w[0].ok(c.Connect(patient))
 				w.next(w[1], ConnectRequest)
 				if e := w.next(w[0], Unreachable); !errors.Is(e.Err, ETIMEDOUT) {
 					t.Errorf("got %v, want ETIMEDOUT", e.Err)
@@ -117,6 +122,26 @@ func TestPeerVanishes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWhatHasComeGoesBeforeWhatIsLate: a server stands still until it is too late
+// to answer. Meanwhile the client has given up and said so, and that is what the
+// program hears.
+func TestWhatHasComeGoesBeforeWhatIsLate(t *testing.T) {
+	w, g := gated(t, work.NewInline()) // nobody moves but who is driven
+	client, server := w[0], w[1]
+	server.listen(7, 4)
+	c := w.call(client, server, 7)
+	g.shut.Store(true)
+	quick := usual("")
+	quick.Times = Times{Response: 15, Retries: 1, AckTimeout: 10}
+	client.ok(c.Connect(quick))
+	w.next(server, ConnectRequest)
+	asked := time.Now()
+	w[:1].next(client, Unreachable)
+	took := time.Since(asked)
+	until(t, "the time to answer to be over", func() bool { return time.Since(asked) > 3*took })
+	w.next(server, Rejected)
 }
 
 var cycles = flag.Int("cm.cycles", 1000, "how often TestConnectAgainAndAgain connects")
