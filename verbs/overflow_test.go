@@ -106,13 +106,12 @@ func shareSmallBuffer(t *testing.T, x work.Executor, senders, qps, buffer int) {
 			w.post()
 		}
 	}
-	until(t, "all messages", func() bool {
-		left := false
+	advance(t, "the messages", func() (far int, done bool) {
 		for _, w := range writers {
 			w.take(messages)
-			left = left || w.done < messages
+			far += int(w.done)
 		}
-		return !left
+		return far, far == messages*len(writers)
 	})
 	t.Logf("%d packets were lost", to.Counter("drop_socket_buffer"))
 }

@@ -184,6 +184,22 @@ func until(t testing.TB, what string, step func() bool) {
 	}
 }
 
+// advance is until for what takes as long as the machine takes: step also says
+// how far it is, and that may not stand still for longer than the limit. Who
+// waits for a peer that is lost is told much sooner, by a completion in error.
+func advance(t testing.TB, what string, step func() (far int, done bool)) {
+	t.Helper()
+	last, end := 0, time.Now().Add(limit)
+	for far, done := step(); !done; far, done = step() {
+		if now := time.Now(); far != last {
+			last, end = far, now.Add(limit)
+		} else if now.After(end) {
+			t.Fatalf("waited %v for more of %s than %d", limit, what, far)
+		}
+		runtime.Gosched()
+	}
+}
+
 // next returns the next completion of a queue.
 func (e *end) next(cq *CQ) WC {
 	e.t.Helper()

@@ -388,7 +388,7 @@ func (x *sharer) flood(each, receives, size int, meanwhile func()) {
 	back := make([]int, len(x.from)) // sends completed
 	var wc [64]WC
 	var inFlight, posted, arrived, done int
-	until(x.t, "a flood", func() bool {
+	advance(x.t, "a flood", func() (int, bool) {
 		for i := range sent {
 			if sent[i] < each && inFlight < 128 && sent[i]-got[i] < 4 && sent[i]-back[i] < 8 {
 				var data [16]byte
@@ -420,7 +420,7 @@ func (x *sharer) flood(each, receives, size int, meanwhile func()) {
 			inFlight--
 			x.post(RecvWR{ID: c.ID, SG: []SGE{x.b.mr.SGE(at, size)}})
 		}
-		return arrived == total && done == total
+		return arrived + done, arrived == total && done == total
 	})
 }
 
