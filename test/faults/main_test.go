@@ -39,6 +39,10 @@ func TestMain(m *testing.M) {
 	os.Exit(runTests(m))
 }
 
+// atOnce is how many parallel tests run at a time unless the command line says
+// it. They wait most of their time, so it is more than there are CPUs.
+const atOnce = "6"
+
 func runTests(m *testing.M) int {
 	if runtime.GOOS != "linux" {
 		fmt.Println("there is no memory that processes share on", runtime.GOOS)
@@ -55,6 +59,14 @@ func runTests(m *testing.M) int {
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the command: %v\n%s", err, out)
 		return 1
+	}
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
+	if !asked {
+		if err := flag.Set("test.parallel", atOnce); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 	}
 	fmt.Println("-seed", *seed)
 	return m.Run()

@@ -61,9 +61,7 @@ func TestTwoContainersThatShareTheDirectory(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if sockets, locks, others := files(run); sockets+locks+others > 0 {
-					t.Errorf("%d sockets, %d locks and %d other files are left", sockets, locks, others)
-				}
+				wantClean(t, run, 0)
 			})
 		}
 	}

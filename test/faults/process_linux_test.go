@@ -198,6 +198,25 @@ func (p *process) mappings() int {
 	return bytes.Count(maps, []byte("/memfd:"))
 }
 
+// listens reports whether the process has a socket that others can connect to.
+// A file of a socket says less: it is there a moment earlier, and it stays when
+// its process is killed.
+func (p *process) listens() bool {
+	const accepts, flags, inode = "00010000", 3, 6
+	sockets, _ := os.ReadFile(p.path("net/unix"))
+	list, _ := os.ReadDir(p.path("fd"))
+	for _, fd := range list {
+		to, _ := os.Readlink(p.path("fd/" + fd.Name()))
+		for line := range strings.Lines(string(sockets)) {
+			f := strings.Fields(line)
+			if len(f) > inode && f[flags] == accepts && to == "socket:["+f[inode]+"]" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // used is how much time of a CPU the process has taken.
 func (p *process) used() time.Duration {
 	stat, _ := os.ReadFile(p.path("stat"))
@@ -242,6 +261,15 @@ func files(dir string) (sockets, locks, others int) {
 		}
 	}
 	return sockets, locks, others
+}
+
+// wantClean checks what is left in a runtime directory: of sockets and of locks
+// so many at most, which who was killed may leave, and nothing else.
+func wantClean(t testing.TB, dir string, stale int) {
+	t.Helper()
+	if sockets, locks, others := files(dir); sockets > stale || locks > stale || others > 0 {
+		t.Errorf("%d sockets, %d locks and %d other files are left, want %d, %d and 0", sockets, locks, others, stale, stale)
+	}
 }
 
 // shared returns how many bytes of shared memory the system has in use.

@@ -13,7 +13,7 @@ import (
 func TestWhatACommandRefuses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	first := gantry(t, dir, "secure-channel", "--side", "dpu")
-	if !eventually(10*time.Second, func() bool { sockets, _, _ := files(dir); return sockets == 1 }) {
+	if !eventually(10*time.Second, first.listens) {
 		t.Fatal("the first server does not listen")
 	}
 	for what, c := range map[string]struct{ args, says string }{

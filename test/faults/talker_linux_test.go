@@ -9,6 +9,7 @@ import (
 	"github.com/gantry-rdma/gantry/comch"
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/device"
+	"github.com/gantry-rdma/gantry/internal/side"
 	"github.com/gantry-rdma/gantry/mem"
 )
 
@@ -27,24 +28,12 @@ type card struct {
 	rep       *device.Representor
 }
 
-func openCard() (*card, error) {
-	infos, err := device.List()
-	if err != nil {
+func openCard() (c *card, err error) {
+	c = new(card)
+	if c.dpu, c.rep, err = side.OpenDPU("", ""); err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(infos, func(i *device.Info) bool { return comch.ServerSupported(i) == nil })
-	c := new(card)
-	if c.dpu, err = device.Open(infos[i]); err != nil {
-		return nil, err
-	}
-	reps, err := c.dpu.Representors(device.FilterNet)
-	if err != nil {
-		return nil, err
-	}
-	if c.rep, err = c.dpu.OpenRepresentor(reps[0]); err != nil {
-		return nil, err
-	}
-	c.host, err = device.OpenPCI(reps[0].PCI().String(), comch.ClientSupported)
+	c.host, err = side.OpenHost(c.rep.Info().PCI().String())
 	return c, err
 }
 
