@@ -78,7 +78,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			var wg sync.WaitGroup
 			var reasons sync.Map
 			var kills atomic.Int64
-			for worker := range 4 {
+			for worker := range 6 {
 				wg.Go(func() {
 					rng := rand.New(rand.NewPCG(*seed, uint64(i*10+worker)))
 					dir := workshop(t)
