@@ -80,9 +80,13 @@ func (p *Path) Configure(c interface {
 		return err
 	}
 	return c.SetConsumerFuncs(
-		func(_ *comch.Connection, id uint16) { p.consumer = id },
-		func(_ *comch.Connection, id uint16) {
-			if id == p.consumer {
+		func(n *comch.Connection, id uint16) {
+			if n == p.Conn { // consumers of a second client have numbers too
+				p.consumer = id
+			}
+		},
+		func(n *comch.Connection, id uint16) {
+			if n == p.Conn && id == p.consumer {
 				p.consumer = 0
 			}
 		})

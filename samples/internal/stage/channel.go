@@ -71,6 +71,11 @@ func (c *Channel) make(s *Stage, name string) (*core.Context, error) {
 			return nil, err
 		}
 		c.end = k
+		k.SetStateFunc(func(_ *core.Context, _, next core.State) {
+			if next == core.Running {
+				c.conn, _ = k.Connection() // which a running client has
+			}
+		})
 		return &k.Context, nil
 	}
 	v, err := comch.NewServer(s.Device, s.Rep, name)
@@ -103,8 +108,7 @@ func (c *Channel) meet(ctx context.Context) error {
 	if k.State() == core.Idle {
 		return k.Err()
 	}
-	c.conn, err = k.Connection()
-	return err
+	return nil
 }
 
 func (c *Channel) sent(t *comch.Send) {
@@ -112,8 +116,11 @@ func (c *Channel) sent(t *comch.Send) {
 	core.KeepFirst(&c.err, t.Free())
 }
 
-func (c *Channel) received(_ *comch.Connection, b []byte) {
-	c.got = append(c.got, append([]byte(nil), b...))
+// received takes a message, unless it is a stranger's.
+func (c *Channel) received(n *comch.Connection, b []byte) {
+	if n == c.conn {
+		c.got = append(c.got, append([]byte(nil), b...))
+	}
 }
 
 // Send sends a message. It is delivered even if the channel is closed now.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gantry-rdma/gantry/comch"
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/samples/sample"
 )
@@ -124,6 +125,16 @@ func TestSidesOpenTheirDevices(t *testing.T) {
 		if !errors.Is(err, c.err) || c.err == nil && err != nil || !strings.Contains(out.String(), c.says) {
 			t.Errorf("side %d %q: got %v and %q, want %v and %q", c.side, c.args, err, &out, c.err, c.says)
 		}
+	}
+}
+
+// A second client may say what it likes: it is not the other half of the pair.
+func TestMessagesOfAStrangerAreNotReceived(t *testing.T) {
+	c := &Channel{conn: new(comch.Connection)}
+	c.received(new(comch.Connection), []byte("stranger"))
+	c.received(c.conn, []byte("peer"))
+	if len(c.got) != 1 || string(c.got[0]) != "peer" {
+		t.Errorf("got %q, want the message of the peer alone", c.got)
 	}
 }
 
