@@ -10,6 +10,7 @@ import (
 
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/internal/sys"
+	"github.com/gantry-rdma/gantry/internal/testkit/race"
 )
 
 // garble writes garbage into words of memory that a peer can reach, until
@@ -49,7 +50,7 @@ func garble(rng *rand.Rand, segments [][]byte, writes int, done func() bool) {
 // side stops as ever.
 func TestGarbageInSharedMemoryOnlyEndsTheConnection(t *testing.T) {
 	rounds := 60
-	if testing.Short() || raceEnabled {
+	if testing.Short() || race.Enabled {
 		rounds = 15
 	}
 	dropped := 0

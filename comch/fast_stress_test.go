@@ -12,6 +12,7 @@ import (
 
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/dma"
+	"github.com/gantry-rdma/gantry/internal/testkit/race"
 )
 
 // spin progresses an engine on its own goroutine until done.
@@ -25,7 +26,7 @@ func spin(e *core.Engine, done func() bool) {
 
 // messages returns how many a stress test sends.
 func messages(n int) int {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || race.Enabled {
 		return n / 10
 	}
 	return n

@@ -1,22 +1,10 @@
 package mem
 
-import "testing"
+import (
+	"testing"
 
-// allocsNothing checks that f does not allocate: the best of several
-// measurements, as a stray goroutine can only add.
-func allocsNothing(t *testing.T, name string, f func()) {
-	t.Helper()
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
-	best := 1.0
-	for range 5 {
-		best = min(best, testing.AllocsPerRun(1000, f))
-	}
-	if best != 0 {
-		t.Errorf("%s: %v allocations", name, best)
-	}
-}
+	"github.com/gantry-rdma/gantry/internal/testkit/allocs"
+)
 
 func TestBufVerbsAllocateNothing(t *testing.T) {
 	m, inv := newMap(t, 64), startedInventory(t, 4)
@@ -51,21 +39,21 @@ func TestBufVerbsAllocateNothing(t *testing.T) {
 		"refused change":  func() { _ = src.Lend(); _ = src.ResetDataLen(); src.Return() },
 		"questions":       func() { _, _, _, _ = m.HasDevice(d), m.Started(), m.Access(), m.Faulting() },
 	} {
-		allocsNothing(t, name, f)
+		t.Run(name, func(t *testing.T) { allocs.None(t, f) })
 	}
 }
 
 func TestEmptyInventoryAllocatesNothing(t *testing.T) {
 	m, inv := startedMap(t, 64), startedInventory(t, 1)
 	take(t, inv, m, 0, 8)
-	allocsNothing(t, "refused take", func() { _, _ = inv.ByAddr(m, m.base, 8) })
+	allocs.None(t, func() { _, _ = inv.ByAddr(m, m.base, 8) })
 }
 
 func TestPoolAllocAllocatesNothing(t *testing.T) {
 	m := startedMap(t, 64)
 	p := newPool(t, 2, 16, m)
 	must(t, p.Start())
-	allocsNothing(t, "alloc", func() {
+	allocs.None(t, func() {
 		b, _ := p.Alloc()
 		_, _ = b.Unref()
 	})
@@ -76,7 +64,7 @@ func TestThreadSafeLendAllocatesNothing(t *testing.T) {
 	must(t, m.EnableThreadSafety())
 	must(t, m.Start())
 	b := take(t, inv, m, 0, 8)
-	allocsNothing(t, "lend", func() { _ = b.Lend(); b.Return() })
+	allocs.None(t, func() { _ = b.Lend(); b.Return() })
 	must(t, m.Stop())
-	allocsNothing(t, "refused loan", func() { _ = b.Lend() })
+	allocs.None(t, func() { _ = b.Lend() })
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/device"
+	"github.com/gantry-rdma/gantry/internal/testkit/race"
 	"github.com/gantry-rdma/gantry/mem"
 )
 
@@ -103,7 +104,7 @@ func TestWithoutARemotePublisherTheOtherSideCannotWrite(t *testing.T) {
 	want(t, "set by the owner", a.Set(5), nil)
 	want(t, "wait", i.Wait(soon(t), Equal, 5, all), nil)
 
-	if raceEnabled {
+	if race.Enabled {
 		return // an atomic that faults inside the race detector ends the process
 	}
 	i.readOnly = false // as a bug of this package would
@@ -399,7 +400,7 @@ func TestAnExportedBufNeedsTheRights(t *testing.T) {
 
 // TestAValueThatIsTakenAwayFailsWhatNeedsIt truncates the file under it.
 func TestAValueThatIsTakenAwayFailsWhatNeedsIt(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("an atomic that faults inside the race detector ends the process")
 	}
 	d := openDevice(t)

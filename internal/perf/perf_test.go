@@ -15,6 +15,7 @@ import (
 
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/dma"
+	"github.com/gantry-rdma/gantry/internal/testkit/race"
 )
 
 func TestMain(m *testing.M) {
@@ -55,7 +56,7 @@ func wantPositive(t *testing.T, v any, may ...string) {
 // that what the runtime allocates beside them shows, once in a few operations.
 func wantNoAllocs(t *testing.T, perOp float64) {
 	t.Helper()
-	if !raceEnabled && perOp >= 0.5 {
+	if !race.Enabled && perOp >= 0.5 {
 		t.Errorf("%v allocations per operation, want 0", perOp)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gantry-rdma/gantry/internal/testkit/race"
 )
 
 // loopback returns an address of which this process and no other has the port
@@ -284,7 +286,7 @@ func TestIdleQPTakesLittle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !raceEnabled && (got < 1000 || got > 16<<10) {
+	if !race.Enabled && (got < 1000 || got > 16<<10) {
 		t.Errorf("an idle queue pair takes %.0f bytes, want at most 16 KiB", got)
 	}
 }

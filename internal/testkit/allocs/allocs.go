@@ -4,6 +4,8 @@ package allocs
 import (
 	"runtime"
 	"testing"
+
+	"github.com/gantry-rdma/gantry/internal/testkit/race"
 )
 
 const (
@@ -20,7 +22,7 @@ const (
 // Under the race detector, which allocates on its own, it skips the test.
 func None(t testing.TB, f func()) {
 	t.Helper()
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector")
 	}
 	for range runs {

@@ -1,6 +1,10 @@
 package allocs
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gantry-rdma/gantry/internal/testkit/race"
+)
 
 // A recorder is a test that notes a failure instead of failing.
 type recorder struct {
@@ -19,7 +23,7 @@ func TestNoneAcceptsCodeThatDoesNotAllocate(t *testing.T) {
 }
 
 func TestNoneSeesOneAllocationInTwoHundredRuns(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector")
 	}
 	r := &recorder{TB: t}

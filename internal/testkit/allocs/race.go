@@ -1,5 +1,0 @@
-//go:build race
-
-package allocs
-
-const raceEnabled = true

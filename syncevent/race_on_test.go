@@ -1,5 +1,0 @@
-//go:build race
-
-package syncevent
-
-const raceEnabled = true
