@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -123,32 +124,34 @@ func TestConsumersThatCannotBeMappedAreRefused(t *testing.T) {
 }
 
 // TestAPeerThatScribblesIsTurnedOut writes garbage into every word that the
-// peer can reach, while messages go to and fro.
+// peer can reach, while messages go to and fro. Every second peer aims at the
+// two words that the server believes most: whoever leaves a count there that
+// cannot be is turned out, and in the meantime a bystander is served.
 func TestAPeerThatScribblesIsTurnedOut(t *testing.T) {
+	const rounds = 200
 	r := newRig(t)
 	s, c := r.pair(2, 16)
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
+	half := newLayout(100, defaultRecvQueue, 10).second() / 8
+	harmful := 0
+	for round := range rounds {
 		i := r.intruder(s)
 		n := s.link
 		words, ok := sys.Words(i.segment.Bytes())
 		if !ok {
 			t.Fatal("the segment is not aligned")
 		}
-		// The words of the streams are at the start of both halves.
-		half := newLayout(100, defaultRecvQueue, 10).second() / 8
+		tail, head := &words[0], &words[half+16] // written to the server, and read by the intruder
 		for range 20 {
-			w := random.IntN(128)
-			if random.IntN(2) == 0 {
-				w = random.IntN(len(words))
-			} else if random.IntN(2) == 0 {
-				w += half
+			w := scribbled(random, words, half)
+			if round%2 == 0 {
+				w = [...]*atomic.Uint64{tail, head}[random.IntN(2)]
 			}
 			v := random.Uint64()
 			if random.IntN(2) == 0 {
 				v >>= random.IntN(64)
 			}
-			words[w%len(words)].Store(v)
+			w.Store(v)
 			if task, err := s.AllocSend(n, []byte("to the intruder")); err == nil {
 				_ = task.Submit()
 			}
@@ -156,14 +159,34 @@ func TestAPeerThatScribblesIsTurnedOut(t *testing.T) {
 				s.engine.Progress()
 			}
 		}
-		_ = i.conn.Close()
-		r.until("gone", func() bool { return s.events[len(s.events)-1] == "lost" && s.Inflight() == 0 })
 		r.want("honest", c.send("honest"), nil)
 		r.until("served", func() bool { return slices.Contains(s.got, "honest") })
+		if v := tail.Load(); v>>32 != 0 || v%8 != 0 { // it counts words, up to 1<<32 bytes
+			harmful++
+			r.until("turned out", n.gone)
+			r.want("why", n.Err(), core.ErrConnectionAborted)
+		}
+		_ = i.conn.Close()
+		r.until("gone", func() bool { return s.events[len(s.events)-1] == "lost" && s.Inflight() == 0 })
 		s.got, s.failed, s.events = nil, nil, s.events[:0]
+	}
+	if harmful < rounds/3 {
+		t.Errorf("%d of %d peers did harm: the garbage missed", harmful, rounds)
 	}
 	c.shut()
 	s.shut()
+}
+
+// scribbled picks a word of a segment. The words of its streams are at the start
+// of both halves.
+func scribbled(random *rand.Rand, words []atomic.Uint64, half int) *atomic.Uint64 {
+	w := random.IntN(128)
+	if random.IntN(2) == 0 {
+		w = random.IntN(len(words))
+	} else if random.IntN(2) == 0 {
+		w += half
+	}
+	return &words[w%len(words)]
 }
 
 // TestAPeerThatNeverAnswersDoesNotHoldUpAStop has an intruder that ignores the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -193,10 +194,12 @@ func TestAServerThatLiesIsNotBelieved(t *testing.T) {
 			c := r.client(r.engine(), t.Name(), 1)
 			c.begin()
 			r.until("idle", func() bool { return c.State() == core.Idle })
-			switch s := core.StatusOf(c.Err()); {
-			case what == "full" && s != core.ErrFull, what == "a version to come" && s != core.ErrUnsupportedVersion,
-				s == core.Success, s == core.ErrUnknown:
-				t.Errorf("got %v", c.Err())
+			why, ok := map[string]core.Status{"full": core.ErrFull, "a version to come": core.ErrUnsupportedVersion}[what]
+			if !ok {
+				why = core.ErrConnectionAborted
+			}
+			if got := core.StatusOf(c.Err()); got != why || slices.Contains(c.states, core.Running) {
+				t.Errorf("got %v after the states %v, want %v and never %v", c.Err(), c.states, why, core.Running)
 			}
 			r.want("destroy", c.Destroy(), nil)
 			wait()
