@@ -7,6 +7,7 @@ import (
 
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/internal/ipc"
+	"github.com/gantry-rdma/gantry/internal/shmq"
 	"github.com/gantry-rdma/gantry/internal/sys"
 )
 
@@ -31,6 +32,21 @@ type offer struct {
 	memory   uint64 // bytes of the receive memory
 	receives uint32 // the most receives posted at once
 	imm      uint32 // the most bytes of immediate data
+}
+
+// check says what is wrong with an offer of the peer.
+func (o *offer) check() error {
+	switch {
+	case o.receives < 1 || o.receives > maxReceives:
+		return fmt.Errorf("%d receives, 1 to %d are possible: %w", o.receives, maxReceives, core.ErrInvalidValue)
+	case o.imm > maxImmData:
+		return fmt.Errorf("%d bytes of immediate data, %d are possible: %w", o.imm, maxImmData, core.ErrInvalidValue)
+	case o.queue != uint64(shmq.QueueSize(int(o.receives))):
+		return fmt.Errorf("a queue of %d bytes for %d receives: %w", o.queue, o.receives, core.ErrInvalidValue)
+	case o.memory > math.MaxInt:
+		return fmt.Errorf("%d bytes of memory: %w", o.memory, core.ErrInvalidValue)
+	}
+	return nil
 }
 
 // offer tells the peer of a consumer. The descriptors stay the caller's. The
@@ -120,11 +136,12 @@ func (c *Connection) admit(o offer, fds []int) (more bool) {
 	return true
 }
 
-// mapRemote takes over two descriptors and maps what they stand for.
+// mapRemote takes over two descriptors and maps what they stand for, if the
+// offer is possible.
 func (c *Connection) mapRemote(o offer, fds []int) (*remote, error) {
-	if o.queue > math.MaxInt32 || o.memory > math.MaxInt {
+	if err := o.check(); err != nil {
 		ipc.CloseAll(fds)
-		return nil, core.ErrInvalidValue
+		return nil, err
 	}
 	queue, err := importWords(fds[0], int(o.queue))
 	if err != nil {

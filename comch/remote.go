@@ -33,29 +33,12 @@ type remote struct {
 func newRemote(c *Connection, o offer, queue, memory *sys.Pages) (*remote, error) {
 	r := &remote{id: o.id, imm: int(o.imm), conn: c, memory: memory.Bytes(), pages: [2]*sys.Pages{queue, memory}}
 	r.last = sync.NewCond(&r.mu)
-	err := o.check()
-	if err == nil {
-		r.sender, err = shmq.NewSender(queue.Bytes(), int(o.receives), o.memory)
-	}
-	if err != nil {
+	var err error
+	if r.sender, err = shmq.NewSender(queue.Bytes(), int(o.receives), o.memory); err != nil {
 		r.free()
 		return nil, fmt.Errorf("comch: consumer %d: %w", o.id, err)
 	}
 	return r, nil
-}
-
-// check says what is wrong with an offer. The attendant has mapped as much as
-// it says.
-func (o *offer) check() error {
-	switch {
-	case o.receives < 1 || o.receives > maxReceives:
-		return fmt.Errorf("%d receives, 1 to %d are possible: %w", o.receives, maxReceives, core.ErrInvalidValue)
-	case o.imm > maxImmData:
-		return fmt.Errorf("%d bytes of immediate data, %d are possible: %w", o.imm, maxImmData, core.ErrInvalidValue)
-	case o.queue != uint64(shmq.QueueSize(int(o.receives))):
-		return fmt.Errorf("a queue of %d bytes for %d receives: %w", o.queue, o.receives, core.ErrInvalidValue)
-	}
-	return nil
 }
 
 // retire waits until no producer is inside a copy, which is not long, and gives
