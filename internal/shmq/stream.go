@@ -120,13 +120,8 @@ func NewWriter(mem []byte, l StreamLimits) (*Writer, error) {
 // A message longer than the limit never has any. If it was written, wake the
 // peer if Reader says so.
 func (w *Writer) Write(p []byte) (ok bool, err error) {
-	if w.broken != nil || len(p) > w.limits.Message {
-		return false, w.broken
-	}
-	if !w.fits(len(p)) {
-		if err := w.look(); err != nil || !w.fits(len(p)) {
-			return false, err
-		}
+	if ok, err := w.Room(len(p)); !ok {
+		return false, err
 	}
 	w.word(w.at).Store(uint64(len(p)))
 	a, b := w.parts(w.at+8, len(p))
