@@ -57,7 +57,6 @@ type Consumer struct {
 	closed   bool        // flushing has begun: nothing arrives any more
 	wrong    []*PostRecv // submitted, and about to fail
 	arrival  shmq.Arrival
-	rung     func() bool
 }
 
 // A courtship is what the peer knows of a consumer, and has said to it.
@@ -92,7 +91,6 @@ func NewConsumer(c *Connection, m *mem.Map) (*Consumer, error) {
 	k := &Consumer{conn: c, mmap: m, imm: maxImmData}
 	k.Init((*consumerBackend)(k), "comch consumer")
 	k.tasks.Init(&k.Context, "comch post receive")
-	k.rung = func() bool { return k.receiver != nil && k.receiver.Wait().Taken() }
 	var err error
 	if k.seat, err = c.join(&k.Context, seatConsumer); err != nil {
 		return nil, fmt.Errorf("make a consumer: %w", err)

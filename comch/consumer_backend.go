@@ -130,7 +130,9 @@ func (b *consumerBackend) Flush() {}
 
 // Poll reports the next message, or moves the start or the stop on.
 func (b *consumerBackend) Poll(int) bool {
-	b.seat.settle(b.rung)
+	if b.seat.armed {
+		b.seat.settle(b.rung)
+	}
 	if b.receiver == nil {
 		return false
 	}
@@ -153,6 +155,9 @@ func (b *consumerBackend) Poll(int) bool {
 	}
 	return false
 }
+
+// rung reports whether the peer has taken the arm word that Arm has set.
+func (b *consumerBackend) rung() bool { return b.receiver != nil && b.receiver.Wait().Taken() }
 
 // arrive takes what has arrived. It reports false, and has dropped the
 // connection, if that cannot be.

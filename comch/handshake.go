@@ -59,8 +59,9 @@ func (h hello) encode() []byte {
 	return b
 }
 
-// parseHello returns what a peer said. A version of its own is no mistake, and
-// leaves the rest open.
+// parseHello returns what a peer said. One who refuses or speaks another version
+// is an error too, and then the rest of what it said is left out: it may be
+// somewhere else in that version.
 func parseHello(b []byte) (hello, error) {
 	if len(b) < 16 || binary.LittleEndian.Uint64(b) != helloMagic {
 		return hello{}, fmt.Errorf("the peer does not speak Comch: %w", core.ErrConnectionAborted)

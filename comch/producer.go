@@ -63,7 +63,6 @@ type Producer struct {
 
 	hungry  []*remote // what submits were refused for since the last wait
 	waiting bool      // armed for these
-	rung    func() bool
 }
 
 // NewProducer makes a producer on an established connection, which it keeps
@@ -77,7 +76,6 @@ func NewProducer(c *Connection) (*Producer, error) {
 	p := &Producer{conn: c, hungry: make([]*remote, 0, maxSeats)}
 	p.Init((*producerBackend)(p), "comch producer")
 	p.tasks.Init(&p.Context, "comch producer send")
-	p.rung = p.anyRung
 	var err error
 	if p.seat, err = c.join(&p.Context, seatProducer); err != nil {
 		return nil, fmt.Errorf("make a producer: %w", err)
@@ -152,23 +150,8 @@ func (b *producerBackend) Submit(t *core.Task) error {
 		return core.ErrConnectionReset
 	}
 	s := b.tasks.Of(t)
-	s.from = b.seat.id
-	switch wrong := s.measure(b.conn); {
-	case wrong != fine:
-		s.end(core.ErrInvalidValue)
-	default:
-		r := b.conn.remote(s.to)
-		if r == nil {
-			s.end(b.conn.absent())
-			break
-		}
-		switch r.begin(s, b.copying == 0 && s.size <= smallMessage) {
-		case starved:
-			b.starve(r)
-			return core.ErrAgain
-		case claimed:
-			b.copying++
-		}
+	if b.begin(s) == starved {
+		return core.ErrAgain
 	}
 	at := b.first + b.length
 	if at >= len(b.line) {
@@ -177,6 +160,26 @@ func (b *producerBackend) Submit(t *core.Task) error {
 	b.line[at] = s
 	b.length++
 	return nil
+}
+
+// begin says how far s came: to its end at once, if it can never be sent.
+func (b *producerBackend) begin(s *ProducerSend) start {
+	s.from = b.seat.id
+	if s.measure(b.conn) != fine {
+		return s.end(core.ErrInvalidValue)
+	}
+	r := b.conn.remote(s.to)
+	if r == nil {
+		return s.end(b.conn.absent())
+	}
+	came := r.begin(s, b.copying == 0 && s.size <= smallMessage)
+	switch came {
+	case starved:
+		b.starve(r)
+	case claimed:
+		b.copying++
+	}
+	return came
 }
 
 // starve remembers that a submit was refused for want of receives.
@@ -198,7 +201,9 @@ func (b *producerBackend) Flush() {}
 // Poll copies some of the first task in the line, and reports it when it is
 // over.
 func (b *producerBackend) Poll(budget int) bool {
-	b.seat.settle(b.rung)
+	if b.seat.armed {
+		b.seat.settle(b.rung)
+	}
 	if b.length == 0 {
 		return b.waiting && b.fed()
 	}
@@ -236,9 +241,9 @@ func (b *producerBackend) fed() bool {
 	return false
 }
 
-// anyRung reports whether the peer has taken an arm word that Arm has set.
-func (p *Producer) anyRung() bool {
-	for _, r := range p.hungry {
+// rung reports whether the peer has taken an arm word that Arm has set.
+func (b *producerBackend) rung() bool {
+	for _, r := range b.hungry {
 		if r.rung() {
 			return true
 		}

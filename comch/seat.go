@@ -165,17 +165,14 @@ func (s *seat) unwatch() {
 // the doorbell all the same.
 const patience = 16
 
-// settle comes first in Poll of the context; rung reports whether the peer has
-// taken one of the arm words that were set since arm, and is only asked after
-// an arm. Whoever was woken empties the doorbell, which all seats share, and
-// so wakes the others in its stead: nobody's wake-up is lost.
+// settle comes first in Poll of a context that is armed; rung reports whether
+// the peer has taken one of the arm words that were set since arm. Whoever was
+// woken empties the doorbell, which all seats share, and so wakes the others in
+// its stead: nobody's wake-up is lost.
 //
 // A peer that rings without having been asked would leave the doorbell loud,
 // and so is found out after a while.
 func (s *seat) settle(rung func() bool) {
-	if !s.armed {
-		return
-	}
 	s.armed = false
 	if !rung() {
 		if s.quiet++; s.quiet < patience {
