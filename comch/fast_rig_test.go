@@ -2,11 +2,9 @@ package comch
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/device"
@@ -17,7 +15,7 @@ import (
 // has its device, its engine and its end of the connection. The server is
 // number 0.
 type fastRig struct {
-	testing.TB
+	*rig
 	engine  [2]*core.Engine
 	device  [2]*device.Device
 	conn    [2]*Connection
@@ -31,25 +29,15 @@ type fastRig struct {
 func newFastRig(t testing.TB) *fastRig {
 	t.Helper()
 	t.Setenv("GANTRY_RUNTIME_DIR", filepath.Join(t.TempDir(), "run"))
-	r := &fastRig{TB: t}
-	infos, err := device.List()
-	r.want("list", err, nil)
-	dpu := slices.IndexFunc(infos, func(i *device.Info) bool { return ServerSupported(i) == nil })
-	r.device[0], err = device.Open(infos[dpu])
-	r.want("open the DPU", err, nil)
-	reps, err := r.device[0].Representors(device.FilterAll)
-	r.want("representors", err, nil)
-	rep, err := r.device[0].OpenRepresentor(reps[0])
-	r.want("open the representor", err, nil)
-	r.device[1], err = device.OpenPCI(reps[0].PCI().String(), ClientSupported)
-	r.want("open the host function", err, nil)
+	r := &fastRig{rig: newRig(t)}
+	r.device = [2]*device.Device{r.dpu, r.host}
 	for i := range r.engine {
-		r.engine[i] = r.newEngine()
+		r.engine[i] = r.rig.engine()
 	}
-
-	r.server, err = NewServer(r.device[0], rep, "fast path")
+	var err error
+	r.server, err = NewServer(r.dpu, r.rep, "fast path")
 	r.want("server", err, nil)
-	r.client, err = NewClient(r.device[1], "fast path")
+	r.client, err = NewClient(r.host, "fast path")
 	r.want("client", err, nil)
 	r.want("connection functions", r.server.SetConnectionFuncs(
 		func(c *Connection, _ bool) { r.conn[0] = c }, func(*Connection, bool) { r.ended++ }), nil)
@@ -67,7 +55,6 @@ func newFastRig(t testing.TB) *fastRig {
 		r.until("the server is idle", func() bool { return r.server.State() == core.Idle })
 		r.want("destroy the client", r.client.Destroy(), nil)
 		r.want("destroy the server", r.server.Destroy(), nil)
-		r.want("close", errors.Join(rep.Close(), r.device[0].Close(), r.device[1].Close()), nil)
 	})
 	return r
 }
@@ -81,37 +68,12 @@ func (r *fastRig) prepare(i int, k *control) {
 		func(_ *Connection, id uint16) { r.expired[i] = append(r.expired[i], id) }), nil)
 }
 
+// newEngine makes an engine that until progresses only when it is told to.
 func (r *fastRig) newEngine() *core.Engine {
 	e, err := core.NewEngine()
 	r.want("engine", err, nil)
 	r.Cleanup(func() { r.want("destroy the engine", e.Destroy(), nil) })
 	return e
-}
-
-func (r *fastRig) want(what string, got, want error) {
-	r.Helper()
-	if !errors.Is(got, want) || want == nil && got != nil {
-		r.Fatalf("%s: got %v, want %v", what, got, want)
-	}
-}
-
-// patient is how long a test waits for what must happen.
-const patient = 20 * time.Second
-
-// until progresses the engines of both sides, and others, until done.
-func (r *fastRig) until(what string, done func() bool, others ...*core.Engine) {
-	r.Helper()
-	for end := time.Now().Add(patient); !done(); {
-		for _, e := range r.engine {
-			e.Progress()
-		}
-		for _, e := range others {
-			e.Progress()
-		}
-		if time.Now().After(end) {
-			r.Fatalf("%s: it does not happen", what)
-		}
-	}
 }
 
 // A shelf is memory of one side, with bufs of it.

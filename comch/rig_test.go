@@ -67,13 +67,19 @@ func (r *rig) engine() *core.Engine {
 	return e
 }
 
-// until progresses all engines until cond holds.
-func (r *rig) until(what string, cond func() bool) {
+// patient is how long a test waits for what must happen.
+const patient = 20 * time.Second
+
+// until progresses all engines, and others, until cond holds.
+func (r *rig) until(what string, cond func() bool, others ...*core.Engine) {
 	r.Helper()
-	end := time.Now().Add(20 * time.Second)
+	end := time.Now().Add(patient)
 	for n := 0; !cond(); n++ {
 		did := false
 		for _, e := range r.engines {
+			did = e.Progress() || did
+		}
+		for _, e := range others {
 			did = e.Progress() || did
 		}
 		if !did {
