@@ -54,11 +54,11 @@ func playLate(p *peer) error {
 	if err := e.Start(); err != nil {
 		return err
 	}
-	for p.in.Scan() {
+	for {
+		p.line()
 		notify.Nap(pause)
 		_ = e.Set(uint64(time.Now().UnixNano()))
 	}
-	return e.Destroy()
 }
 
 // BenchmarkProcesses is a round between two processes, which

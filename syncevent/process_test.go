@@ -20,14 +20,15 @@ const roleVariable = "GANTRY_SYNCEVENT_TEST_ROLE"
 // test, and writes lines to it.
 type peer struct {
 	device *device.Device
-	in     *bufio.Scanner
+	lines  chan string
 }
 
 // runPeer plays a role, and is the exit code of the process.
 func runPeer(play func(*peer) error) int {
 	infos, err := device.List()
 	if err == nil {
-		p := &peer{in: bufio.NewScanner(os.Stdin)}
+		p := &peer{lines: make(chan string)}
+		go p.read()
 		if p.device, err = device.Open(infos[0]); err == nil {
 			err = play(p)
 		}
@@ -39,11 +40,17 @@ func runPeer(play func(*peer) error) int {
 	return 0
 }
 
-// line reads a line from the test.
-func (p *peer) line() string {
-	p.in.Scan()
-	return p.in.Text()
+// read reads the lines of the test, and ends the process, whatever it is doing,
+// when the test is gone.
+func (p *peer) read() {
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		p.lines <- in.Text()
+	}
+	os.Exit(1)
 }
+
+// line reads a line from the test.
+func (p *peer) line() string { return <-p.lines }
 
 // imported makes an idle event of the export that the test says.
 func (p *peer) imported() (*Event, error) {

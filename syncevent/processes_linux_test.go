@@ -112,8 +112,8 @@ func playOwn(p *peer) error {
 		return err
 	}
 	fmt.Println(hex.EncodeToString(b))
-	for p.in.Scan() {
-		switch p.in.Text() {
+	for {
+		switch p.line() {
 		case "add":
 			if _, err := e.Add(1); err != nil {
 				return err
@@ -126,7 +126,6 @@ func playOwn(p *peer) error {
 			return e.Destroy()
 		}
 	}
-	return nil
 }
 
 func TestTwoProcessesTakeTurns(t *testing.T) {
@@ -236,6 +235,18 @@ func TestAnOwnerMayDieWhileItPublishes(t *testing.T) {
 		}
 		equal(t, fmt.Sprintf("round %d, killed at %d", round, at), r.done[0].status, core.ErrConnectionReset)
 	}
+}
+
+// TestAProcessEndsWithItsTest closes what the process would read, as a test does
+// that is killed, while the process is busy.
+func TestAProcessEndsWithItsTest(t *testing.T) {
+	runtimeDir(t)
+	p := startProcess(t, "own")
+	e := startImport(t, p.imported(), openDevice(t))
+	p.say("hurry")
+	want(t, "it is busy", e.WaitYield(soon(t), Greater, 0, all), nil)
+	want(t, "close", p.in.Close(), nil)
+	want(t, "it ends", e.WaitYield(soon(t), Equal, 0, all), core.ErrConnectionReset)
 }
 
 func TestTheDeathOfAnImporterHarmsNobody(t *testing.T) {
