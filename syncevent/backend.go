@@ -32,7 +32,7 @@ func (b *backend) Stop() error {
 	b.failed.take(&b.sleep)
 	b.failed.take(&b.todo)
 	b.failed.take(&b.held)
-	b.event.waiting.Store(0)
+	b.event.waiting.Store(false)
 	return nil
 }
 
@@ -114,7 +114,7 @@ func (b *backend) look(v uint64) {
 			b.sleep.push(o)
 		}
 	}
-	b.event.waiting.Store(int32(b.sleep.len))
+	b.event.waiting.Store(b.sleep.first != nil)
 }
 
 // step does an operation, or begins to wait.
@@ -126,7 +126,7 @@ func (b *backend) step(o *operation) {
 		b.Complete(o.task, core.Success)
 	default:
 		b.sleep.push(o)
-		b.event.waiting.Store(int32(b.sleep.len))
+		b.event.waiting.Store(true)
 	}
 }
 

@@ -27,7 +27,7 @@ type Event struct {
 	owner    *mem.Map    // an imported map that the value is in, or nil
 	readOnly bool        // imported without the right to publish
 	shared   atomic.Bool // others can write the word behind our back
-	waiting  atomic.Int32
+	waiting  atomic.Bool // tasks are: see published
 	tasks    tasks
 
 	// Only set-up looks at the rest.
@@ -175,7 +175,8 @@ func (e *Event) SetAddr(v *atomic.Uint64) error {
 	if v == nil {
 		return fmt.Errorf("set the address: it is nil: %w", core.ErrInvalidValue)
 	}
-	return e.place(v, v, nil)
+	e.place(v, v, nil)
+	return nil
 }
 
 // SetBuf keeps the value in the data of b: 8 bytes, aligned to 8, in memory
@@ -199,7 +200,8 @@ func (e *Event) SetBuf(b *mem.Buf) error {
 	if err := b.Lend(); err != nil {
 		return fmt.Errorf("set the buf: %w", err)
 	}
-	return e.place(word, nil, b)
+	e.place(word, nil, b)
+	return nil
 }
 
 // wordOf returns the data of b as a value.
@@ -235,13 +237,11 @@ func writes(m *mem.Map) mem.Access {
 const size = 8
 
 // place moves the value to word.
-func (e *Event) place(word, addr *atomic.Uint64, b *mem.Buf) error {
+func (e *Event) place(word, addr *atomic.Uint64, b *mem.Buf) {
 	if e.buf != nil {
 		e.buf.Return()
 	}
 	e.value.word, e.addr, e.buf = word, addr, b
-	e.shared.Store(true)
-	return nil
 }
 
 // changeable reports why what cannot be done now.

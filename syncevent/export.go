@@ -166,7 +166,6 @@ func importFrom(m *mem.Map, off uint64) (*Event, error) {
 	}
 	e.page, e.owner, e.imported = m, m, true
 	e.value.word = &words[off/size]
-	e.shared.Store(true)
 	return e, nil
 }
 

@@ -336,6 +336,25 @@ func TestAnExportBeginsToLookForItself(t *testing.T) {
 	r.results("woken", result{1, ok, 1})
 }
 
+// TestAStopEndsTheLookingOfAnExport: who was told of the value cannot reach it
+// any more.
+func TestAStopEndsTheLookingOfAnExport(t *testing.T) {
+	d := openDevice(t)
+	e, _ := share(t, d, true)
+	if !e.shared.Load() {
+		t.Error("the export is not looked at")
+	}
+	want(t, "stop", e.Stop(), nil)
+	want(t, "start", e.Start(), nil)
+	if e.shared.Load() {
+		t.Error("what is not exported any more is looked at")
+	}
+	_ = export(t, e, d)
+	if !e.shared.Load() {
+		t.Error("the second export is not looked at")
+	}
+}
+
 // sharedBuf is a buf of 8 bytes, 16 bytes into shareable memory.
 func sharedBuf(t *testing.T, d *device.Device, a mem.Access) (*mem.Map, *mem.Buf) {
 	t.Helper()

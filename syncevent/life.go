@@ -122,6 +122,7 @@ func (e *Event) open() error {
 		m = e.buf.Map()
 	}
 	e.value.faulting = m != nil && m.Faulting()
+	e.shared.Store(e.imported || e.addr != nil || e.buf != nil) // or from the first export on
 	e.letIn()
 	return nil
 }

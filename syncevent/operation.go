@@ -54,10 +54,13 @@ func (o *operation) do(e *Event) core.Status {
 	return core.Success
 }
 
+// comparison returns that of a wait.
+func (o *operation) comparison() Comparison { return Comparison(o.verb - wait) }
+
 // meets reports whether v is what a wait waits for, and keeps it.
 func (o *operation) meets(v uint64) bool {
 	o.result = v
-	return Comparison(o.verb-wait).holds(v, o.mask, o.value)
+	return o.comparison().holds(v, o.mask, o.value)
 }
 
 // of returns the operation of a task, which lies in one of the pools.
@@ -84,14 +87,11 @@ func (s *tasks) of(t *core.Task) *operation {
 }
 
 // A list is a queue of operations, first in, first out.
-type list struct {
-	first, last *operation
-	len         int
-}
+type list struct{ first, last *operation }
 
 func (l *list) push(o *operation) {
 	o.next = nil
-	if l.len++; l.last == nil {
+	if l.last == nil {
 		l.first = o
 	} else {
 		l.last.next = o
@@ -102,7 +102,6 @@ func (l *list) push(o *operation) {
 func (l *list) pop() *operation {
 	o := l.first
 	if o != nil {
-		l.len--
 		if l.first = o.next; l.first == nil {
 			l.last = nil
 		}
@@ -122,6 +121,5 @@ func (l *list) take(o *list) {
 		l.last.next = o.first
 	}
 	l.last = o.last
-	l.len += o.len
 	*o = list{}
 }

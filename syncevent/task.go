@@ -63,7 +63,6 @@ type NotifyAdd struct {
 type Wait struct {
 	core.Task
 	op operation
-	c  Comparison
 }
 
 // ConfigureGet sets the callbacks for tasks that succeeded and that failed, and
@@ -154,7 +153,7 @@ func (e *Event) AllocWait(c Comparison, want, mask uint64) (*Wait, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.op, t.c = operation{task: &t.Task, verb: wait + verb(c), value: want, mask: mask}, c
+	t.op = operation{task: &t.Task, verb: wait + verb(c), value: want, mask: mask}
 	return t, nil
 }
 
@@ -178,7 +177,7 @@ func (t *NotifyAdd) SetIncrement(n uint64) error { return t.op.change(&t.op.valu
 func (t *NotifyAdd) Fetched() uint64 { return t.op.result }
 
 // Comparison returns the comparison.
-func (t *Wait) Comparison() Comparison { return t.c }
+func (t *Wait) Comparison() Comparison { return t.op.comparison() }
 
 // Want returns what the value is compared with.
 func (t *Wait) Want() uint64 { return t.op.value }

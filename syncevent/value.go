@@ -74,7 +74,7 @@ func (e *Event) use() error {
 // before its engine looks at the value for the last time, and the value is
 // changed before this looks for tasks: so one of the two sees the other.
 func (e *Event) published() {
-	if e.waiting.Load() > 0 {
+	if e.waiting.Load() {
 		e.tasks.Notify()
 	}
 }
