@@ -161,3 +161,18 @@ func (r *rig) probe(name string) error {
 	s.shut()
 	return err
 }
+
+// TestAProcessEndsWithItsTest: what it reads from ends when a test is killed.
+func TestAProcessEndsWithItsTest(t *testing.T) {
+	r := newRig(t)
+	p := r.process("server", "left")
+	p.says("started")
+	c := r.client(r.engine(), "left", 8)
+	c.begin()
+	r.until("running", func() bool { return c.State() == core.Running })
+	p.says("ready")
+	r.want("close", p.in.Close(), nil)
+	r.until("idle", func() bool { return c.State() == core.Idle })
+	r.want("why", c.Err(), core.ErrConnectionReset)
+	r.want("destroy", c.Destroy(), nil)
+}

@@ -3,6 +3,7 @@ package comch
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -14,9 +15,13 @@ import (
 // play is what the test binary does when it is started as the other process:
 // it connects as the role says, sends five messages, says so on its standard
 // output, and then does nothing until it is killed. In a role of a flood it
-// sends messages as long as it lives.
+// sends messages as long as it lives. That is no longer than its test.
 func play(role string) int {
 	defer os.Exit(1) // when something is not as wanted, which ends the goroutine
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // its other end is the test's
+		os.Exit(1)
+	}()
 	r := newRig(&testing.B{})
 	role, flood := strings.CutSuffix(role, " of a flood")
 	var e *end
@@ -61,6 +66,7 @@ func (e *end) flood() {
 type process struct {
 	*rig
 	cmd  *exec.Cmd
+	in   io.Closer // the process ends with it
 	said *bufio.Scanner
 }
 
@@ -69,6 +75,9 @@ func (r *rig) process(role, name string) *process {
 	p := &process{rig: r, cmd: exec.Command(os.Args[0])}
 	p.cmd.Env = append(os.Environ(), "COMCH_TEST_ROLE="+role, "COMCH_TEST_NAME="+name)
 	p.cmd.Stderr = os.Stderr
+	var err error
+	p.in, err = p.cmd.StdinPipe()
+	r.want("pipe", err, nil)
 	out, err := p.cmd.StdoutPipe()
 	r.want("pipe", err, nil)
 	r.want("start a process", p.cmd.Start(), nil)
