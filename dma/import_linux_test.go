@@ -257,13 +257,16 @@ func TestAKilledImporterLeavesNothingWithTheOwner(t *testing.T) {
 	r.want("export", err, nil)
 	base, _, _ := m.Range()
 	before, _ := os.ReadDir("/proc/self/fd")
-	for range 10 {
+	for round := range 10 {
 		p := r.process("importer", fmt.Sprintf("%x %d %d", blob, uint64(base), size))
 		if got := p.line(); got != "copying" {
 			t.Fatal(got)
 		}
-		p.kill()
-		p.in.Close()
+		if round%2 == 0 {
+			p.kill()
+		}
+		p.in.Close() // which ends it as well
+		_ = p.cmd.Wait()
 	}
 	r.want("stop", m.Stop(), nil)
 	r.want("destroy", m.Destroy(), nil)

@@ -70,8 +70,12 @@ func playOwner() error {
 	return m.Destroy()
 }
 
-// playImporter copies from an imported map until it is killed.
+// playImporter copies from an imported map until it is killed, or its test is.
 func playImporter() error {
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
 	e, err := parseExport(os.Getenv("DMA_TEST_ARGS"))
 	if err != nil {
 		return err
