@@ -41,9 +41,6 @@ type blob struct {
 	secret     [32]byte
 }
 
-// wireCard is the size of a card's address.
-const wireCard = 8
-
 func putCard(p []byte, a device.Address) {
 	binary.LittleEndian.PutUint16(p, a.Domain)
 	p[2], p[3], p[4] = a.Bus, a.Slot, a.Function

@@ -7,22 +7,19 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gantry-rdma/gantry/device"
 	"github.com/gantry-rdma/gantry/internal/ipc"
 )
 
 // The way of an import:
 //
 //  1. The importer connects to the rendezvous that the blob names.
-//  2. It sends a request: the blob, and the card of its device.
+//  2. It sends the blob, if that is for the card of its device.
 //  3. The owner compares every byte with the blob that it made, and answers
 //     with one byte and the descriptor of the memory.
 //  4. Both keep the connection and say nothing more. Its end is the end of the
 //     import: closed by the importer, by the owner's Stop, or by a death.
 
 const (
-	requestSize = ExportSize + wireCard
-
 	// A side answers within this time, or not at all: the other side may be stopped.
 	answerWithin = 5 * time.Second
 
@@ -32,9 +29,8 @@ const (
 
 // The answers of an owner.
 const (
-	answerYes  byte = iota + 1
-	answerNo        // there is no such export
-	answerCard      // it is for another card
+	answerYes byte = iota + 1
+	answerNo       // there is no such export
 )
 
 // exported are the exports of this process.
@@ -144,38 +140,36 @@ func (x *exports) serve(r *rendezvous, c *ipc.Conn) {
 		x.mu.Unlock()
 	}()
 	_ = c.SetDeadline(time.Now().Add(answerWithin))
-	var p [requestSize + 1]byte
+	var p [ExportSize + 1]byte
 	n, fds, err := c.Recv(p[:])
 	ipc.CloseAll(fds)
-	if err != nil || n != requestSize || len(fds) > 0 {
+	if err != nil || n != ExportSize || len(fds) > 0 {
 		return
 	}
-	e, answer := x.find(r, c, p[:ExportSize], getCard(p[ExportSize:]))
+	e := x.find(r, c, p[:ExportSize])
 	if e == nil {
-		_ = c.Send([]byte{answer})
+		_ = c.Send([]byte{answerNo})
 		return
 	}
 	defer e.guests.Done()
-	if c.Send([]byte{answer}, e.fd) != nil || c.SetDeadline(time.Time{}) != nil {
+	if c.Send([]byte{answerYes}, e.fd) != nil || c.SetDeadline(time.Time{}) != nil {
 		return
 	}
 	_, fds, _ = c.Recv(p[:]) // there is nothing to say: it is the end
 	ipc.CloseAll(fds)
 }
 
-// find returns the export that was asked for, and makes c one of its guests.
-func (x *exports) find(r *rendezvous, c *ipc.Conn, asked []byte, card device.Address) (*export, byte) {
+// find returns the export that was asked for, and makes c one of its guests. It
+// returns nil if there is no such export.
+func (x *exports) find(r *rendezvous, c *ipc.Conn, asked []byte) *export {
 	b, wrong := parseBlob(asked)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := r.list[b.id]
-	switch {
-	case wrong != "" || e == nil || subtle.ConstantTimeCompare(e.bytes, asked) != 1:
-		return nil, answerNo
-	case e.blob.card != card:
-		return nil, answerCard
+	if wrong != "" || e == nil || subtle.ConstantTimeCompare(e.bytes, asked) != 1 {
+		return nil
 	}
 	r.guests[c] = e
 	e.guests.Add(1)
-	return e, answerYes
+	return e
 }

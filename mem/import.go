@@ -120,11 +120,8 @@ func (b *blob) ask(export []byte, until time.Time) (*ipc.Conn, int, error) {
 	if err != nil {
 		return nil, -1, err
 	}
-	request := make([]byte, requestSize)
-	copy(request, export)
-	putCard(request[ExportSize:], b.card)
 	_ = c.SetDeadline(until)
-	if err = c.Send(request); err == nil {
+	if err = c.Send(export); err == nil {
 		var fd int
 		if fd, err = answerFrom(c); err == nil {
 			_ = c.SetDeadline(time.Time{})
@@ -146,9 +143,6 @@ func answerFrom(c *ipc.Conn) (fd int, err error) {
 		return fds[0], nil
 	}
 	ipc.CloseAll(fds)
-	if p[0] == answerCard {
-		return -1, errOtherCard
-	}
 	return -1, errRefused
 }
 
