@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/gantry-rdma/gantry/internal/sys"
@@ -19,14 +18,13 @@ const network = "unixpacket" // messages, in order, on a connection
 // A Listener has a name until Close. Its methods may be called from any
 // goroutine.
 type Listener struct {
-	dir       *directory
-	file      string
-	lock      int
-	socket    *net.UnixListener
-	open      context.Context // ends with Close
-	end       context.CancelFunc
-	once      sync.Once
-	strangers atomic.Uint64
+	dir    *directory
+	file   string
+	lock   int
+	socket *net.UnixListener
+	open   context.Context // ends with Close
+	end    context.CancelFunc
+	once   sync.Once
 }
 
 // Listen takes a name, of any length and with any bytes in it. It is ErrTaken
@@ -72,8 +70,8 @@ func (l *Listener) take() error {
 }
 
 // Accept waits for the next connection of a process of the same user. Others
-// are closed and counted. A system that is short of descriptors or memory makes
-// it wait. After Close it is net.ErrClosed.
+// are closed. A system that is short of descriptors or memory makes it wait.
+// After Close it is net.ErrClosed.
 func (l *Listener) Accept() (*Conn, error) {
 	for {
 		u, err := l.socket.AcceptUnix()
@@ -86,7 +84,6 @@ func (l *Listener) Accept() (*Conn, error) {
 		if ofThisUser(u) {
 			return &Conn{u: u}, nil
 		}
-		l.strangers.Add(1)
 		_ = u.Close()
 	}
 }
@@ -101,9 +98,6 @@ func ofThisUser(c syscall.Conn) bool {
 	uid, err := sys.PeerUID(c)
 	return err == nil && uid == os.Geteuid()
 }
-
-// Strangers returns how many connections of other users were closed.
-func (l *Listener) Strangers() uint64 { return l.strangers.Load() }
 
 // Close gives the name back, and ends Accept. Connections stay. Closing twice
 // is harmless.

@@ -20,9 +20,6 @@ func Listen(string) (*Listener, error) { return nil, errors.ErrUnsupported }
 // Accept is unsupported.
 func (l *Listener) Accept() (*Conn, error) { return nil, errors.ErrUnsupported }
 
-// Strangers returns 0.
-func (l *Listener) Strangers() uint64 { return 0 }
-
 // Close does nothing.
 func (l *Listener) Close() error { return nil }
 
