@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/notify"
 	"github.com/gantry-rdma/gantry/roce"
 	"github.com/gantry-rdma/gantry/verbs"
 )
@@ -54,6 +55,8 @@ type rcEnd struct {
 	word     [atomicSize]byte
 	verified uint64 // messages whose every byte was compared
 	failed   error  // the first failure
+
+	courtesy notify.Courtesy // of who polls
 
 	undo []func() error
 }

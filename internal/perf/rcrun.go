@@ -256,10 +256,10 @@ const (
 	spinTurns      = 256
 	spinTurnsApart = 32
 	spinNap        = 20 * time.Microsecond
-	// A poller that does all the work itself yields its CPU: where there are
-	// not enough of them, the other end waits for this one, and the kernel
-	// lets who spins run for milliseconds.
-	yieldTurns = 96
+	// A poller that does all the work itself never naps. Seldom does it let
+	// other goroutines run: with more than one processor that wakes a thread,
+	// which goes on with the poller itself, on a CPU that another one may need.
+	aloneTurns = 1 << 13
 )
 
 // help does some of the device's work, where a poller is to.
@@ -270,10 +270,8 @@ func (e *rcEnd) help() bool { return e.port.helps && e.port.dev.Drive(0) }
 func (e *rcEnd) spin(idle int) {
 	switch {
 	case e.test.Executor == "inline":
-		if idle%spinTurns == 0 {
+		if e.courtesy.Turn(); idle%aloneTurns == 0 {
 			runtime.Gosched() // to whoever reads the exchange
-		} else if idle%yieldTurns == 0 {
-			notify.Yield()
 		}
 	case idle > spinTurns, idle > spinTurnsApart && e.port.remote && !e.test.IsLatency() && !e.lossy:
 		notify.Nap(spinNap)

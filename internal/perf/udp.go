@@ -103,6 +103,7 @@ type udpStream struct {
 	lost        uint64
 	failed      error
 	trips       *hdrhistogram.Histogram
+	courtesy    notify.Courtesy // of who polls for echoes
 }
 
 func newUDPStream(ctx context.Context, size int, p *udpPeer) (*udpStream, error) {
@@ -262,7 +263,7 @@ func (s *udpStream) awaitEcho(since time.Time) bool {
 		if s.failed != nil || s.ctx.Err() != nil {
 			return false
 		}
-		if idle > 1<<16 {
+		if s.courtesy.Turn(); idle > 1<<16 {
 			notify.Nap(spinNap)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/notify"
 	"github.com/gantry-rdma/gantry/internal/sys"
 )
 
@@ -147,12 +148,14 @@ func sink(u *sys.UDP) error {
 	out := sys.NewSendBatch(1, 1)
 	var count uint64
 	var merged byte
+	var courtesy notify.Courtesy
 	for idle := 0; ; {
 		n, err := in.Recv(u, many)
 		if n == 0 {
 			if err = unlessFull(err); err != nil {
 				return fmt.Errorf("receive: %w", err)
 			}
+			courtesy.Turn()
 			if idle++; idle > sinkTurns {
 				u.Wait()
 			}

@@ -21,6 +21,7 @@ type game struct {
 	pending   int // recvID and sendID that the next send waits for
 	progress  time.Time
 	intervals intervals
+	courtesy  notify.Courtesy
 }
 
 // play sends and receives all messages, the client first.
@@ -67,12 +68,9 @@ func (g *game) turn(ctx context.Context) error {
 	return err
 }
 
-// A device is asked emptyPolls times in vain before the CPU is offered to
-// others, and emptyTurns of these times before the time is looked at.
-const (
-	emptyPolls = 64
-	emptyTurns = 16
-)
+// looks is how often a device is asked in vain from one look at the time to the
+// next.
+const looks = 1024
 
 // spin polls until there is a completion.
 func (g *game) spin(ctx context.Context, wc []verbs.WC) (int, error) {
@@ -80,11 +78,7 @@ func (g *game) spin(ctx context.Context, wc []verbs.WC) (int, error) {
 		if n := g.e.cq.Poll(wc); n > 0 {
 			return n, nil
 		}
-		if empty%emptyPolls != 0 {
-			continue
-		}
-		notify.Yield()
-		if empty%(emptyPolls*emptyTurns) != 0 {
+		if g.courtesy.Turn(); empty%looks != 0 {
 			continue
 		}
 		if ctx.Err() != nil {
