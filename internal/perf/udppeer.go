@@ -149,13 +149,16 @@ func sink(u *sys.UDP) error {
 	var count uint64
 	var merged byte
 	var courtesy notify.Courtesy
+	var alternates bool // the last datagram was a ping
 	for idle := 0; ; {
 		n, err := in.Recv(u, many)
 		if n == 0 {
 			if err = unlessFull(err); err != nil {
 				return fmt.Errorf("receive: %w", err)
 			}
-			courtesy.Turn()
+			if alternates {
+				courtesy.Turn()
+			}
 			if idle++; idle > sinkTurns {
 				u.Wait()
 			}
@@ -165,6 +168,7 @@ func sink(u *sys.UDP) error {
 		var ack [ackSize]byte
 		for i := range n {
 			got := in.Got(i)
+			alternates = buffers[i][0] == datagramPing
 			from := netip.AddrPortFrom(netip.AddrFrom16(got.IP).Unmap(), got.Port)
 			switch buffers[i][0] {
 			case datagramQuit:
