@@ -142,7 +142,7 @@ func (d *Device) start() {
 		d.link.OnRoom(d.circle.call)
 		d.link.OnReady(d.circle.call)
 		if d.linkFD >= 0 {
-			d.tx.timer = time.AfterFunc(time.Hour, func() { d.exclusively(d.tx.expire) })
+			d.tx.timer = time.AfterFunc(time.Hour, func() { d.exclusively(func() { d.tx.expire(instant()) }) })
 			d.tx.timer.Stop()
 		}
 		d.circle.join(d)

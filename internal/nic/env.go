@@ -113,7 +113,7 @@ func (r *recvHalf) run(budget int) (more bool) {
 	more = r.m.Step(r.now, budget)
 	// The program may have an answer to what has just completed.
 	if tx := &r.d.tx; r.circle != nil && r.ended == ended+1 && tx.n == queued+1 {
-		tx.keep(roce.RCAck)
+		tx.keep(roce.RCAck, r.now)
 	}
 	r.free()
 	waits := r.end()

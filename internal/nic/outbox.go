@@ -5,12 +5,19 @@ import (
 
 	"github.com/gantry-rdma/gantry/internal/frame"
 	"github.com/gantry-rdma/gantry/internal/link"
+	"github.com/gantry-rdma/gantry/internal/qp"
 	"github.com/gantry-rdma/gantry/roce"
 )
 
-// lateness is how long an acknowledgement may wait for a packet to leave with,
-// when nobody drives the device any more.
-const lateness = time.Millisecond
+// How long an acknowledgement may wait for a packet to leave with, when nobody
+// drives the device any more. The timer that looks after it wakes a thread, and
+// that may take the CPU of somebody who polls. So it looks ever less often, as
+// long as the program goes on driving; if once it has not, the next look comes
+// early again.
+const (
+	lateness        = time.Millisecond
+	longestLateness = 8 * lateness
+)
 
 // An outbox is what the halves of a circle have for the link of their device:
 // the packets of a round leave together. It is under the lock of the circle.
@@ -30,9 +37,11 @@ type outbox struct {
 
 	timer *time.Timer // nil: nothing is kept
 	kept  *frame.Frame
-	fresh bool // it came in this drive
-	used  bool // something was kept since the timer ran
-	armed bool // the timer will run
+	since qp.Instant    // when it was kept
+	fresh bool          // it came in this drive
+	used  bool          // something was kept since the timer ran
+	armed bool          // the timer will run
+	pause time.Duration // until it does, the next time
 }
 
 // full reports whether nothing can be added.
@@ -57,17 +66,22 @@ func (o *outbox) release() {
 }
 
 // keep keeps the newest frame back if it is of a kind, and nothing is kept.
-func (o *outbox) keep(kind roce.Opcode) {
+func (o *outbox) keep(kind roce.Opcode, now qp.Instant) {
 	if o.timer == nil || o.kept != nil || (*roce.BTH)(o.frames[o.n-1].Head[:]).Opcode() != kind {
 		return
 	}
 	o.n--
 	o.kept, o.frames[o.n] = o.frames[o.n], nil
-	o.fresh, o.used = true, true
+	o.since, o.fresh, o.used = now, true, true
 	if !o.armed {
-		o.armed = true
-		o.timer.Reset(lateness)
+		o.arm()
 	}
+}
+
+func (o *outbox) arm() {
+	o.used, o.armed = o.kept != nil, true
+	o.pause = max(o.pause, lateness)
+	o.timer.Reset(o.pause)
 }
 
 // send hands over as much as the link takes, and reports whether that was all.
@@ -110,17 +124,21 @@ func (o *outbox) age() bool {
 }
 
 // expire sends what is kept. The timer goes on while it is of use.
-func (o *outbox) expire() {
+func (o *outbox) expire(now qp.Instant) {
 	o.armed = false
 	if o.timer == nil {
 		return
+	}
+	if o.kept != nil && now-o.since >= qp.Instant(lateness/2) {
+		o.pause = lateness // the program does other things
+	} else {
+		o.pause = min(2*o.pause, longestLateness)
 	}
 	if o.kept != nil {
 		o.send()
 	}
 	if o.used {
-		o.used, o.armed = false, true
-		o.timer.Reset(lateness)
+		o.arm()
 	}
 }
 

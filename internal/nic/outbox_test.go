@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/internal/qp"
 	"github.com/gantry-rdma/gantry/roce"
 )
 
@@ -43,7 +44,7 @@ func wantSent(t *testing.T, s *script, want ...roce.Opcode) {
 func TestAnAcknowledgementLeavesBehindTheNextRequest(t *testing.T) {
 	o, s, d := newOutboxOn()
 	o.add(d.frame(roce.RCAck), true)
-	o.keep(roce.RCAck)
+	o.keep(roce.RCAck, 0)
 	if o.n != 0 || o.kept == nil {
 		t.Error("want the acknowledgement kept")
 	}
@@ -60,16 +61,16 @@ func TestAnAcknowledgementLeavesBehindTheNextRequest(t *testing.T) {
 func TestOnlyOneAcknowledgementIsKept(t *testing.T) {
 	o, _, d := newOutboxOn()
 	o.add(d.frame(roce.RCReadResponseOnly), true)
-	if o.keep(roce.RCAck); o.kept != nil {
+	if o.keep(roce.RCAck, 0); o.kept != nil {
 		t.Error("kept an answer that is no acknowledgement")
 	}
 	o.add(d.frame(roce.RCAck), true)
-	if o.keep(roce.RCAck); o.kept == nil || o.n != 1 {
+	if o.keep(roce.RCAck, 0); o.kept == nil || o.n != 1 {
 		t.Error("want the acknowledgement kept")
 	}
 	first := o.kept
 	o.add(d.frame(roce.RCSendOnly), false)
-	if o.keep(roce.RCSendOnly); o.kept != first || o.n != 2 {
+	if o.keep(roce.RCSendOnly, 0); o.kept != first || o.n != 2 {
 		t.Error("kept two")
 	}
 }
@@ -77,7 +78,7 @@ func TestOnlyOneAcknowledgementIsKept(t *testing.T) {
 func TestAnswersStayInOrder(t *testing.T) {
 	o, s, d := newOutboxOn()
 	o.add(d.frame(roce.RCAck), true)
-	o.keep(roce.RCAck)
+	o.keep(roce.RCAck, 0)
 	o.add(d.frame(roce.RCAtomicAck), true)
 	o.send()
 	wantSent(t, s, roce.RCAck, roce.RCAtomicAck)
@@ -86,7 +87,7 @@ func TestAnswersStayInOrder(t *testing.T) {
 func TestWhatALinkDoesNotTakeStaysInOrder(t *testing.T) {
 	o, s, d := newOutboxOn()
 	o.add(d.frame(roce.RCAck), true)
-	o.keep(roce.RCAck)
+	o.keep(roce.RCAck, 0)
 	s.full = true
 	o.add(d.frame(roce.RCSendOnly), false)
 	if o.send() || o.n != 2 {
@@ -103,7 +104,7 @@ func TestWhatIsKeptLeavesWithTheNextDrive(t *testing.T) {
 	if o.add(d.frame(roce.RCAck), true); o.age() {
 		t.Error("what is not kept is to leave late")
 	}
-	if o.keep(roce.RCAck); o.age() {
+	if o.keep(roce.RCAck, 0); o.age() {
 		t.Error("what is kept is to leave with its own drive")
 	}
 	if !o.age() {
@@ -114,14 +115,43 @@ func TestWhatIsKeptLeavesWithTheNextDrive(t *testing.T) {
 func TestAClosedOutboxIsEmptyAndKeepsNothing(t *testing.T) {
 	o, s, d := newOutboxOn()
 	o.add(d.frame(roce.RCAck), true)
-	o.keep(roce.RCAck)
+	o.keep(roce.RCAck, 0)
 	o.close()
 	wantSent(t, s, roce.RCAck)
 	o.add(d.frame(roce.RCAck), true)
-	if o.keep(roce.RCAck); o.kept != nil {
+	if o.keep(roce.RCAck, 0); o.kept != nil {
 		t.Error("a closed outbox keeps a frame")
 	}
-	o.expire() // a timer that was under way
+	o.expire(0) // a timer that was under way
+}
+
+// While the program drives, the timer looks less and less often. After it has
+// found that the program does not, it looks early.
+func TestTheTimerIsSeldomAsLongAsTheProgramDrives(t *testing.T) {
+	const ms = qp.Instant(time.Millisecond)
+	o, s, d := newOutboxOn()
+	keep := func(at qp.Instant) {
+		o.add(d.frame(roce.RCAck), true)
+		o.keep(roce.RCAck, at)
+	}
+	for n, want := range []time.Duration{1, 2, 4, 8, 8} {
+		now := qp.Instant(n) * 10 * ms
+		keep(now)
+		if o.pause != want*time.Millisecond {
+			t.Errorf("look %d: got a pause of %v, want %d ms", n, o.pause, want)
+		}
+		o.send() // with what the program had to send
+		o.expire(now + 5*ms)
+	}
+	keep(100 * ms)
+	o.expire(104 * ms)
+	if n := len(s.left()); n != 6 || o.pause != lateness {
+		t.Errorf("%d acknowledgements left, and the pause is %v; want 6, and the shortest", n, o.pause)
+	}
+	o.expire(105 * ms)
+	if o.armed {
+		t.Error("the timer goes on without traffic")
+	}
 }
 
 // The frames of a half that stops are taken out, those of others stay.
