@@ -77,6 +77,7 @@ func (c *RCClient) connected(ctx context.Context, t RCTest, f func(*rcRun) error
 	if err = t.Check(); err != nil {
 		return err
 	}
+	defer t.holdThread()()
 	if c.port == nil {
 		if c.port, err = openPort(&t, c.dev, 0); err != nil {
 			return err

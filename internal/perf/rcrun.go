@@ -278,6 +278,18 @@ func (e *rcEnd) spin(idle int) {
 	}
 }
 
+// holdThread keeps the calling goroutine on its thread until release, if it is to
+// poll and does all the work itself. A goroutine that wakes, or that the runtime
+// preempts, may go on with any thread: on the CPU where the other end polls, while
+// its own is idle, until the kernel has noticed.
+func (t *RCTest) holdThread() (release func()) {
+	if t.Executor != "inline" || t.Events {
+		return func() {}
+	}
+	runtime.LockOSThread()
+	return runtime.UnlockOSThread
+}
+
 // mallocs returns how often the process has allocated.
 func mallocs() uint64 {
 	var m runtime.MemStats

@@ -71,6 +71,7 @@ func (v *serving) serve(ctx context.Context, m rcMessage) (next rcMessage, err e
 	if err = v.accept(m.Test); err != nil {
 		return m, err
 	}
+	defer v.test.holdThread()()
 	if v.e, err = newEnd(v.test, v.port, 1); err != nil {
 		return m, err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os/exec"
+	"runtime"
 	"slices"
 	"time"
 
@@ -68,6 +69,8 @@ func MeasureUDP(ctx context.Context, t UDPTest, w Watch) (res UDPResult, err err
 	if t.Size < 1 || t.Size > MaxUDPSize {
 		return res, fmt.Errorf("size %d: 1 to %d are possible: %w", t.Size, MaxUDPSize, ErrRCParameter)
 	}
+	runtime.LockOSThread() // as who polls for the connection beside it: see holdThread
+	defer runtime.UnlockOSThread()
 	p, err := startUDPPeer(ctx, t.Peer)
 	if err != nil {
 		return res, err

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -66,6 +67,8 @@ func UDPPeer(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	}
 	served := make(chan error, 1)
 	go func() { served <- obey(ctx, in, out, at) }()
+	runtime.LockOSThread() // as the other end
+	defer runtime.UnlockOSThread()
 	if err = sink(u); err != nil {
 		return err
 	}

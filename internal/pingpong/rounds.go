@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/gantry-rdma/gantry/internal/notify"
@@ -29,6 +30,9 @@ func (e *end) play(ctx context.Context) (*game, time.Duration, error) {
 	g := &game{e: e, pending: recvID, receives: e.test.Depth}
 	if e.ch != nil {
 		e.cq.Arm(false)
+	} else {
+		runtime.LockOSThread() // else the poller may move to the CPU of the other end
+		defer runtime.UnlockOSThread()
 	}
 	begin := time.Now()
 	g.progress = begin
