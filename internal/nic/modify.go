@@ -108,7 +108,7 @@ func (q *QP) ToRTR(c qp.ResponderConfig, to AddressVector) {
 // ToRTS begins to send. The queue pair was ready to receive.
 func (q *QP) ToRTS(c qp.SenderConfig) {
 	c.Transport, c.QPN, c.SignalAll = q.transport, q.num, q.signalAll
-	c.MaxTrain = q.d.trains
+	c.MaxTrain, c.Sparing = q.d.trains, q.d.linkFD >= 0
 	q.send.disable()
 	q.send.discard()
 	if q.transport == roce.RC {

@@ -18,6 +18,9 @@ func (s *Sender) bind(w *WQE) Wait {
 	}
 	s.at.wqe++
 	s.passBound()
+	if s.tells(w) {
+		s.hurry()
+	}
 	s.reap()
 	return WaitNothing
 }

@@ -328,7 +328,7 @@ func (s *Sender) reap() {
 
 // finish completes w, whose slot Free frees.
 func (s *Sender) finish(w *WQE, status Status) {
-	tell := status != StatusSuccess || w.Flags&Signaled != 0 || s.cfg.SignalAll
+	tell := status != StatusSuccess || s.tells(w)
 	if tell {
 		op := w.Op
 		if op < opCount {

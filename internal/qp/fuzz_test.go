@@ -24,7 +24,7 @@ func FuzzMachines(f *testing.F) {
 		h.register(make([]byte, 4096), everything)
 		h.regions[h.register(nil, 0)-1].gone = true // a window
 		h.s.Start(SenderConfig{MTU: roce.MTU256, PSN: 0xfffffe, Timeout: 3, RetryCount: 2, RNRRetry: 2, MaxRdAtomic: 2,
-			MaxWindow: 8, Probe: 1000})
+			MaxWindow: 8, Probe: 1000, Sparing: true})
 		h.r.Start(ResponderConfig{MTU: roce.MTU256, PSN: 0xfffffe, MaxDestRdAtomic: 2,
 			Access: everything, SharedReceive: len(in)%2 == 1})
 		for now := Instant(1); len(in) > 0; {

@@ -98,12 +98,15 @@ func (p *pace) setProbe(c *SenderConfig, now Instant, read bool) {
 	if c.Probe == 0 {
 		return
 	}
-	wait := max(c.Probe, 3*p.trip+4*p.spread)
+	wait := p.probeWait(c)
 	if p.trip == 0 || read {
 		wait *= 4
 	}
 	p.probe = now + wait<<p.doubled
 }
+
+// probeWait is how long an answer may take before it is late.
+func (p *pace) probeWait(c *SenderConfig) Instant { return max(c.Probe, 3*p.trip+4*p.spread) }
 
 // measure times the answer to a packet, if none is timed already.
 func (p *pace) measure(seq int64, now Instant) {

@@ -41,7 +41,7 @@ func newPair(t fataler, mtu roce.MTU, psn roce.PSN, rd uint8, window int) *pair 
 		h.refs = map[uint64]int{}
 		h.register(pattern(make([]byte, 8192), 90*i), everything)
 		h.s.Start(SenderConfig{MTU: mtu, PSN: psn, Timeout: 6, RetryCount: 7, RNRRetry: 7, EndlessRetry: true,
-			MaxRdAtomic: rd, MaxWindow: window, MaxTrain: train, Probe: 20_000})
+			MaxRdAtomic: rd, MaxWindow: window, MaxTrain: train, Probe: 20_000, Sparing: window%3 > 0})
 		h.r.Start(ResponderConfig{MTU: mtu, PSN: psn, MaxDestRdAtomic: rd, MinRNRTimer: 1, MaxTrain: train,
 			Access: RemoteRead | RemoteWrite | RemoteAtomic | RemoteFlushGlobal})
 	}

@@ -236,7 +236,7 @@ func (s *Sender) sendPacket(w *WQE, probe bool) Wait {
 		}
 	}
 	out, s.quiet = out+s.took-1, s.quiet+s.took-1
-	ask := last || out >= size || s.quiet >= min(64, size/2) || probe
+	ask := last && s.asks(w) || out >= size || s.quiet >= min(64, size/2) || probe
 	h := s.layOut(f, requestOpcodes[w.Op][position(k == 0, last)], ask)
 	if x := h.RETH(); x != nil {
 		x.Set(w.RemoteAddr, w.RKey, w.Len)

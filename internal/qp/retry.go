@@ -195,6 +195,9 @@ func (s *Sender) probe() {
 	}
 	s.at, s.reads, s.asked, s.quiet = at, reads, asked, quiet
 	if why == WaitNothing {
+		if asked < s.una {
+			s.asking = askAgain
+		}
 		s.env.Count(CountProbe)
 		s.retry.probed, s.retry.askedAt = s.una, s.now
 	}

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write what the scenarios print into the
 // Lines, with A as the host where none is named:
 //
 //	set [A|B|AB] mtu= psn= timeout= retry= rnr= rdatomic= window= cap= probe= endless=
-//	    recvmtu= destrd= rnrtimer= access= shared= signalall= frames= room=
+//	    recvmtu= destrd= rnrtimer= access= shared= signalall= sparing frames= room=
 //	    transport=rc|uc|ud qpn= qkey= ip=4|6
 //	post [A|B] OP id= len= at= to= imm= inv= key= rkey= sge= add= cmp= swap=
 //	    fence solicited unsignaled inline; of datagrams: qpn= qkey=
@@ -334,6 +334,7 @@ func (g *stage) set(n string, a args) {
 		s.MaxTrain, r.MaxTrain = a.num("train", s.MaxTrain), a.num("train", r.MaxTrain)
 		s.EndlessRetry = s.EndlessRetry || a.has("endless")
 		s.SignalAll = s.SignalAll || a.has("signalall")
+		s.Sparing = s.Sparing || a.has("sparing")
 		if p, ok := a.text("probe"); ok {
 			s.Probe = a.span(p)
 		}

@@ -21,6 +21,7 @@ type SenderConfig struct {
 	SignalAll    bool           // every request completes with an entry
 	EndlessRetry bool           // RetryCount 7 means for ever, as the kernel's driver has it
 	QKey         uint32         // UD: of the local queue pair
+	Sparing      bool           // requests without an entry ask for an answer only now and then: see sparing.go
 
 	MaxWindow int     // most packets outstanding; 0: DefaultWindow
 	MaxTrain  int     // most MIDDLE packets in one frame; 0: one
@@ -65,6 +66,8 @@ type Sender struct {
 	quiet int   // packets sent since
 	took  int   // packets that the last step sent
 
+	asking int // requests that ask although they need not
+
 	rest [1][]byte // payload of a response, if a head was taken off
 
 	window window
@@ -100,6 +103,7 @@ func (s *Sender) Start(c SenderConfig) {
 	s.retry.probed = none
 	s.retry.refill(&s.cfg)
 	s.pace.stop()
+	s.asking = 0
 }
 
 // State returns what the Sender does.
@@ -150,7 +154,9 @@ func (s *Sender) Step(now Instant, budget int) (more bool) {
 	if s.state != Failed {
 		s.window.cap = s.env.WindowCap()
 		s.expire()
-		more = s.request(budget)
+		if more = s.request(budget); s.wait == WaitEarlier || s.state == Draining {
+			s.hurry()
+		}
 	}
 	s.reap()
 	s.drained()

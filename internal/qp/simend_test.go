@@ -44,6 +44,7 @@ func newEnd(w *world, i int, mtu roce.MTU, psn [2]roce.PSN, rd [2]uint8) *end {
 		MaxTrain: rng.IntN(4) * rng.IntN(9)}
 	if rng.IntN(2) == 0 {
 		s.Probe = 20_000
+		s.Sparing = rng.IntN(2) == 0
 	}
 	h.cap = 1 << rng.IntN(10)
 	h.s.Start(s)
