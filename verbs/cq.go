@@ -2,7 +2,6 @@ package verbs
 
 import (
 	"context"
-	"runtime"
 
 	"github.com/gantry-rdma/gantry/internal/nic"
 	"github.com/gantry-rdma/gantry/internal/qp"
@@ -47,11 +46,8 @@ func (c *CQ) Poll(wc []WC) int {
 	if n < len(wc) && c.n.DriveOwn() {
 		n += c.take(wc[n:])
 	}
-	if n == 0 && !c.n.Inline() {
-		// Go puts a worker that is woken on the CPU of its waker. If that one
-		// polls and never rests, the worker waits for long until another CPU
-		// steals it.
-		runtime.Gosched()
+	if n == 0 {
+		c.n.Rest()
 	}
 	return n
 }

@@ -3,6 +3,7 @@ package nic
 import (
 	"fmt"
 	"math/bits"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -33,6 +34,7 @@ type CQ struct {
 	d  *Device
 	ch *Channel
 
+	vain   atomic.Uint32               // polls that found nothing, of a program that helps
 	ready  atomic.Int64                // entries in the ring: what a poll looks at first; not with a circle
 	used   atomic.Int64                // places that are taken, by entries in the ring or on their way
 	size   atomic.Int64                // places
@@ -198,8 +200,20 @@ func (c *CQ) Done(n int) {
 	c.mu.Unlock()
 }
 
-// Inline reports whether nobody works for the queue but those who poll it.
-func (c *CQ) Inline() bool { return c.d.circle != nil }
+// restEvery is how many polls in vain of a program that helps let workers run
+// once.
+const restEvery = 32
+
+// Rest is called after a poll in vain. Go puts a worker that is woken on the CPU
+// of its waker. If that one polls and never rests, the worker waits for long until
+// another CPU steals it. A program that helps does meanwhile what the worker would:
+// it rests seldom.
+func (c *CQ) Rest() {
+	if c.d.circle != nil || c.d.helped.Load() && c.vain.Add(1)%restEvery != 0 {
+		return
+	}
+	runtime.Gosched()
+}
 
 // DriveOwn drives, where a queue pair has an inline executor of its own, that
 // one for a few rounds, until the queue has an entry. It reports whether

@@ -52,6 +52,7 @@ type Device struct {
 	exec   work.Executor
 	inline *work.Inline // of exec, if that is what it is
 	linkFD int          // or -1
+	helped atomic.Bool  // a program drives the work queue
 	circle *circle      // with inline
 	shared bool         // exec is the shared work queue
 	burst  int          // packets of one run of a half
@@ -202,6 +203,9 @@ func (d *Device) Drive(budget int) bool {
 		return d.circle.drive(1, budget)
 	}
 	if x, ok := d.exec.(*work.Workqueue); ok {
+		if !d.helped.Load() {
+			d.helped.Store(true)
+		}
 		return x.Drive(budget)
 	}
 	return false

@@ -42,7 +42,6 @@ func inProcess(ctx context.Context, t RCTest, d RCDevice, f func(*rcRun) error) 
 	if err = t.Check(); err != nil {
 		return err
 	}
-	defer t.holdThread()()
 	pa, pb, err := openPorts(&t, d)
 	if err != nil {
 		return err
