@@ -207,9 +207,11 @@ const restEvery = 32
 // Rest is called after a poll in vain. Go puts a worker that is woken on the CPU
 // of its waker. If that one polls and never rests, the worker waits for long until
 // another CPU steals it. A program that helps does meanwhile what the worker would:
-// it rests seldom.
+// it rests seldom. Not so where packets come through a socket: the goroutine that
+// reads it is woken only when a processor has nothing else to do.
 func (c *CQ) Rest() {
-	if c.d.circle != nil || c.d.helped.Load() && c.vain.Add(1)%restEvery != 0 {
+	d := c.d
+	if d.circle != nil || d.linkFD < 0 && d.helped.Load() && c.vain.Add(1)%restEvery != 0 {
 		return
 	}
 	runtime.Gosched()

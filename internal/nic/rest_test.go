@@ -13,7 +13,7 @@ func TestWhoHelpsRestsSeldom(t *testing.T) {
 	const polls = 4 * restEvery
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, helps := range []bool{false, true} {
-		c := &CQ{d: new(Device)}
+		c := &CQ{d: &Device{linkFD: -1}}
 		c.d.helped.Store(helps)
 		var turns atomic.Int32
 		var done atomic.Bool
