@@ -229,17 +229,17 @@ func (x *row) rpingManyOurs() {
 	for range 3 {
 		x.rpingOurs(host4, guest4, "-C", "3").rpingEnd(rpingDoc{Count: 3, Size: rpingSize, Verified: true})
 	}
-	const long = 8 * rpingPings
-	client := func(here netip.Addr) *command {
-		c := x.rpingOurs(here, guest4, "-d", "-C", strconv.Itoa(long))
+	const long, endless = 8 * rpingPings, 1 << 20 // pings: the victim must not come to its end
+	client := func(here netip.Addr, count int) *command {
+		c := x.rpingOurs(here, guest4, "-d", "-C", strconv.Itoa(count))
 		c.await(" ping 2: ")
 		return c
 	}
-	victim := client(more4[0])
-	together := []*command{client(host4), client(more4[1])}
+	victim := client(more4[0], endless)
+	together := []*command{client(host4, long), client(more4[1], long)}
 	x.must(victim.cmd.Process.Kill())
 	<-victim.over
-	for _, c := range append(together, client(more4[0])) {
+	for _, c := range append(together, client(more4[0], long)) {
 		c.rpingEnd(rpingDoc{Count: long, Size: rpingSize, Verified: true})
 	}
 	x.gone = true // what the server still asks of the one that was killed finds nobody
