@@ -290,3 +290,21 @@ func TestIdleQPTakesLittle(t *testing.T) {
 		t.Errorf("an idle queue pair takes %.0f bytes, want at most 16 KiB", got)
 	}
 }
+
+// A receiver keeps up with a sender that has one completion for many messages: no
+// message has to be sent again for want of a receive.
+func TestRCReceiversKeepUp(t *testing.T) {
+	test := testOf("send_bw", func(t *RCTest) {
+		t.Size, t.QPs = 64, 16
+	})
+	err := inProcess(t.Context(), test, fabrics[0], func(r *rcRun) error {
+		r.slice(40_000, false)
+		if n := r.a.port.dev.Counter("rcvd_rnr_err"); n > 0 {
+			t.Errorf("the sender was told %d times that there is no receive", n)
+		}
+		return r.failed
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -81,13 +81,24 @@ func (e *rcEnd) step() (did bool) {
 	case e.lossy:
 		did = e.receives && e.stepLossy() || did
 	case e.left > 0 && e.receives || e.target && e.fences > 0:
+		did = e.receive() || did
+	}
+	return did
+}
+
+// receive takes all that has arrived. One completion of a sender stands for many
+// messages, those of a receiver for one each: who took as many of these at a time
+// would run out of receives.
+func (e *rcEnd) receive() (did bool) {
+	for {
 		n := e.rcq.Poll(e.wc[:])
 		for i := range e.wc[:n] {
 			e.received(&e.wc[i])
 		}
-		did = did || n > 0
+		if did = did || n > 0; n < len(e.wc) || e.failed != nil {
+			return did
+		}
 	}
-	return did
 }
 
 // sent takes the completion of a message and of those before it that had none.
