@@ -34,7 +34,6 @@ type CQ struct {
 	d  *Device
 	ch *Channel
 
-	vain   atomic.Uint32               // polls that found nothing, of a program that helps
 	ready  atomic.Int64                // entries in the ring: what a poll looks at first; not with a circle
 	used   atomic.Int64                // places that are taken, by entries in the ring or on their way
 	size   atomic.Int64                // places
@@ -56,6 +55,7 @@ type CQ struct {
 	unacked atomic.Int64 // events that somebody got and did not acknowledge
 	users   atomic.Int32 // queue pairs, twice if both halves use it
 	closed  atomic.Bool
+	vain    atomic.Uint32 // polls that found nothing, of a program that helps
 }
 
 // NewCQ returns a queue for at least n entries. Its events go to ch, which

@@ -49,7 +49,9 @@ type Sender struct {
 	shift uint8 // the MTU is 1 << shift
 	state State
 	mute  bool // the completion queue is lost: complete nothing more
-	now   Instant
+
+	asking uint8 // requests that ask for an answer although they need not
+	now    Instant
 
 	// Packets are counted without wrapping; see psnOf.
 	una  int64  // the oldest that is not acknowledged
@@ -65,8 +67,6 @@ type Sender struct {
 	asked int64 // the newest packet that asked for an acknowledgement
 	quiet int   // packets sent since
 	took  int   // packets that the last step sent
-
-	asking int // requests that ask although they need not
 
 	rest [1][]byte // payload of a response, if a head was taken off
 
