@@ -292,19 +292,22 @@ func TestIdleQPTakesLittle(t *testing.T) {
 }
 
 // A receiver keeps up with a sender that has one completion for many messages: no
-// message has to be sent again for want of a receive.
-func TestRCReceiversKeepUp(t *testing.T) {
-	test := testOf("send_bw", func(t *RCTest) {
-		t.Size, t.QPs = 64, 16
-	})
-	err := inProcess(t.Context(), test, fabrics[0], func(r *rcRun) error {
-		r.slice(40_000, false)
-		if n := r.a.port.dev.Counter("rcvd_rnr_err"); n > 0 {
-			t.Errorf("the sender was told %d times that there is no receive", n)
+// message has to be sent again, or is lost, for want of a receive.
+func TestReceiversKeepUp(t *testing.T) {
+	for _, transport := range []string{"RC", "UC", "UD"} {
+		test := testOf("send_bw", func(t *RCTest) {
+			t.Transport, t.Size, t.QPs = transport, 64, 16
+		})
+		err := inProcess(t.Context(), test, fabrics[0], func(r *rcRun) error {
+			r.slice(40_000, false)
+			told := r.a.port.dev.Counter("rcvd_rnr_err")
+			if r.lost > 0 || told > 0 {
+				t.Errorf("%s: of 40,000 messages %d were lost, and %d times the sender heard that there is no receive", transport, r.lost, told)
+			}
+			return r.failed
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return r.failed
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }

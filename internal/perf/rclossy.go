@@ -72,19 +72,24 @@ func (e *rcEnd) await(f *flow, n int) {
 }
 
 // stepLossy takes what has arrived.
-func (e *rcEnd) stepLossy() bool {
-	n := e.rcq.Poll(e.wc[:])
-	if n == 0 {
-		return false
+func (e *rcEnd) stepLossy() (did bool) {
+	for {
+		n := e.rcq.Poll(e.wc[:])
+		if n == 0 {
+			return did
+		}
+		did = true
+		before := e.came.n
+		for i := range e.wc[:n] {
+			e.arrived(&e.wc[i])
+		}
+		if e.came.n > before {
+			e.came.note(e.due == 0)
+		}
+		if n < len(e.wc) || e.failed != nil {
+			return true
+		}
 	}
-	before := e.came.n
-	for i := range e.wc[:n] {
-		e.arrived(&e.wc[i])
-	}
-	if e.came.n > before {
-		e.came.note(e.due == 0)
-	}
-	return true
 }
 
 // arrived takes a message.
