@@ -174,8 +174,8 @@ func (c *circle) driveLocked(n, budget int, until *CQ) (did bool) {
 
 // quiet reports whether there is nothing to do, as far as a few loads can tell:
 // nobody was woken, nothing is on its way, no deadline is set, and all its devices
-// are at both ends of links that packets cross. Then not even
-// the clock has to be read.
+// are at both ends of links that packets cross. Then not even the clock has to be
+// read.
 func (c *circle) quiet() bool {
 	if c.posted.top.Load() != nil || c.woken != nil || c.due.first != nil || c.fresh.first != nil {
 		return false

@@ -96,10 +96,17 @@ type bench struct {
 
 func newBench(t testing.TB) *bench {
 	t.Helper()
+	s := new(script)
+	return newBenchOn(t, s, s)
+}
+
+// newBenchOn is newBench with something around the script.
+func newBenchOn(t testing.TB, s *script, around link.Link) *bench {
+	t.Helper()
 	x := work.NewInline()
-	b := &bench{s: new(script)}
+	b := &bench{s: s}
 	var err error
-	if b.d, err = Open(Config{Link: b.s, Executor: x}); err != nil {
+	if b.d, err = Open(Config{Link: around, Executor: x}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

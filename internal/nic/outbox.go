@@ -78,6 +78,7 @@ func (o *outbox) keep(kind roce.Opcode, now qp.Instant) {
 	}
 }
 
+// arm lets the timer run after the pause.
 func (o *outbox) arm() {
 	o.used, o.armed = o.kept != nil, true
 	o.pause = max(o.pause, lateness)

@@ -1,11 +1,13 @@
 package nic
 
 import (
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/gantry-rdma/gantry/internal/frame"
 	"github.com/gantry-rdma/gantry/internal/qp"
+	"github.com/gantry-rdma/gantry/roce"
 )
 
 // A keeper is a socket that is not done with the frames when Send returns, and
@@ -26,11 +28,13 @@ func (k *keeper) Send(frames []*frame.Frame) int {
 }
 
 // write posts a WRITE of n bytes.
-func (b *bench) write(n int) {
+func (b *bench) write(n int) { b.writeWith(n, qp.Signaled) }
+
+func (b *bench) writeWith(n int, flags qp.Flags) {
 	sq, mu := b.q.SendQueue()
 	mu.Lock()
 	w := sq.Reserve()
-	w.Op, w.RKey, w.Len, w.Flags = qp.OpWrite, 1, uint32(n), qp.Signaled
+	w.Op, w.RKey, w.Len, w.Flags = qp.OpWrite, 1, uint32(n), flags
 	w.SG = append(w.SG[:0], qp.SGE{Addr: b.mr.Addr(), Len: w.Len, LKey: b.mr.Key()})
 	sq.Publish()
 	mu.Unlock()
@@ -74,4 +78,37 @@ func TestAFrameThatASocketKeepsComesBackAsFromAnyone(t *testing.T) {
 	})
 	wg.Wait()
 	b.d.tx.link, b.d.tx.socket = b.s, false
+}
+
+// An asker is a link, with a descriptor or without, that notes which packets ask
+// for an acknowledgement.
+type asker struct {
+	*script
+	fd    int
+	asked []bool
+}
+
+func (a *asker) Pollable() (int, bool) { return a.fd, a.fd >= 0 }
+
+func (a *asker) Send(frames []*frame.Frame) int {
+	for _, f := range frames {
+		a.asked = append(a.asked, (*roce.BTH)(f.Head[:]).AckReq())
+	}
+	return a.script.Send(frames)
+}
+
+// Through a socket a request that nobody waits for asks for no acknowledgement,
+// once a round trip is known; on other links each asks.
+func TestOnlySocketsAreSparedAcknowledgements(t *testing.T) {
+	for _, fd := range []int{-1, 0} {
+		a := &asker{script: new(script), fd: fd}
+		b := newBenchOn(t, a.script, a)
+		b.q.SetSender(qp.SenderConfig{Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 4, Probe: qp.DefaultProbe})
+		b.write(64)
+		b.s.arrive(b.d, b.packet(roce.RCAck, 0, func(_ *frame.Frame, h roce.Headers) { h.BTH().SetPSN(500) }))
+		b.writeWith(64, 0)
+		if want := []bool{true, fd < 0}; !slices.Equal(a.asked, want) {
+			t.Errorf("descriptor %d: asked %v, want %v", fd, a.asked, want)
+		}
+	}
 }
