@@ -1,6 +1,7 @@
 package pingpong
 
 import (
+	"context"
 	"errors"
 	"net"
 	"syscall"
@@ -64,6 +65,57 @@ func TestAnIterationHasNoWaitInIt(t *testing.T) {
 		}
 		if n := s.Counters["rdma_recvs"]; !t.Failed() && n != 50 {
 			t.Errorf("%s: the server's device received %d messages, want 50", name(service), n)
+		}
+	}
+}
+
+// A canceller calls itself when it has been written to so many times.
+type canceller struct {
+	left   int
+	cancel func()
+}
+
+func (c *canceller) Write(b []byte) (int, error) {
+	if c.left--; c.left == 0 {
+		c.cancel()
+	}
+	return len(b), nil
+}
+
+// Messages that come fast, one after another, keep nobody from being interrupted:
+// the device is never idle for long.
+func TestAnInterruptIsHeardWhileMessagesFlow(t *testing.T) {
+	for _, service := range []verbs.QPType{verbs.RC, verbs.UC, verbs.UD} {
+		for _, events := range []bool{false, true} {
+			ctx, cancel := context.WithCancel(t.Context())
+			test := NewTest(service)
+			test.Iters, test.Size, test.Events = 20_000, 64, events
+			server, client := test, test
+			server.Addr, client.Addr = ours, theirs
+			client.Capture = &canceller{100, cancel}
+			w, err := NewServer(server, Told{})
+			if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, errors.ErrUnsupported) {
+				t.Skip(err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := tcp(t)
+			ended := make(chan error, 1)
+			go func() {
+				conn, err := l.Accept()
+				if err == nil {
+					_, err = w.Serve(ctx, conn)
+				}
+				ended <- err
+			}()
+			if _, err = Client(ctx, client, l.Addr().String(), Told{}); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s, events %v: the client has %v, want %v", name(service), events, err, context.Canceled)
+			}
+			if err = <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("%s, events %v: the server has %v, want %v", name(service), events, err, context.Canceled)
+			}
+			cancel()
 		}
 	}
 }

@@ -20,6 +20,7 @@ type game struct {
 	posted    int // sends
 	receives  int // posted and not used up
 	pending   int // recvID and sendID that the next send waits for
+	empty     int // times that the device was asked in vain
 	progress  time.Time
 	intervals intervals
 	courtesy  notify.Courtesy
@@ -72,17 +73,19 @@ func (g *game) turn(ctx context.Context) error {
 	return err
 }
 
-// looks is how often a device is asked in vain from one look at the time to the
-// next.
+// looks is how often a device is asked in vain from one look at the time, and at
+// whether the user has had enough, to the next.
 const looks = 1024
 
-// spin polls until there is a completion.
+// spin polls until there is a completion. Between two messages of a peer that is
+// fast there are fewer looks than that, so they are counted over all messages.
 func (g *game) spin(ctx context.Context, wc []verbs.WC) (int, error) {
-	for empty := 1; ; empty++ {
+	for {
 		if n := g.e.cq.Poll(wc); n > 0 {
 			return n, nil
 		}
-		if g.courtesy.Turn(); empty%looks != 0 {
+		g.courtesy.Turn()
+		if g.empty++; g.empty%looks != 0 {
 			continue
 		}
 		if ctx.Err() != nil {
