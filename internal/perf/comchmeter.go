@@ -78,6 +78,8 @@ func (m *comchMeter) start(command comchCommand, name string) (err error) {
 	defer stop()
 	whole := m.ctx
 	m.ctx = ctx
+	m.peer.guard.wait()
+	defer m.peer.guard.over()
 	err = m.wait(func() bool { return m.conn != nil })
 	m.ctx = whole
 	return err
@@ -123,6 +125,8 @@ func (m *comchMeter) answer() (o order, err error) {
 
 // prepare makes the pipe of a point at both ends.
 func (m *comchMeter) prepare(p ComchPoint) error {
+	m.peer.guard.wait()
+	defer m.peer.guard.over()
 	if err := m.say(order{What: orderOpen, Point: p}); err != nil {
 		return err
 	}
@@ -135,6 +139,8 @@ func (m *comchMeter) prepare(p ComchPoint) error {
 
 // finish ends the pipe at both ends, and returns how many messages both ends have checked.
 func (m *comchMeter) finish() (checked uint64, err error) {
+	m.peer.guard.wait()
+	defer m.peer.guard.over()
 	o, err := m.order(order{What: orderClose})
 	checked = m.pipe.checked + o.Checked
 	core.KeepFirst(&err, m.shut())
@@ -184,8 +190,9 @@ func (m *comchMeter) measure(p ComchPoint, d time.Duration, w Watch) (res ComchR
 }
 
 // serve tells the peer that a slice begins; then the pipe is its only business
-// until lastOne.
+// until lastOne. The guard watches both.
 func (m *comchMeter) serve() {
+	m.peer.guard.wait()
 	_, err := m.order(order{What: orderServe})
 	core.KeepFirst(&m.failed, err)
 	m.pipe.begin()
@@ -193,6 +200,7 @@ func (m *comchMeter) serve() {
 
 // lastOne ends a slice.
 func (m *comchMeter) lastOne() {
+	defer m.peer.guard.over()
 	m.pipe.put(messageLast)
 	core.KeepFirst(&m.pipe.failed, m.pipe.settle())
 	core.KeepFirst(&m.failed, m.pipe.failed)
@@ -213,6 +221,7 @@ func (m *comchMeter) ping(n int) (int, time.Duration) {
 	start := time.Now()
 	for last := start; n > 0 && m.ok(); n-- {
 		m.trip()
+		m.peer.guard.moved(n)
 		now := time.Now()
 		_ = m.trips.RecordValue(int64(now.Sub(last)))
 		last = now
@@ -243,6 +252,7 @@ func (m *comchMeter) stream(n int) (int, time.Duration) {
 	start := time.Now()
 	for i := 1; i < n && m.ok(); i++ {
 		m.pipe.put(messageStream)
+		m.peer.guard.moved(i)
 	}
 	if m.ok() {
 		m.trip()

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gantry-rdma/gantry/core"
@@ -28,6 +29,8 @@ type comchProcess struct {
 	cmd   *exec.Cmd
 	says  bytes.Buffer // on standard error
 	unix  net.Conn
+	guard guard
+	late  atomic.Bool // it has not done what it was told, and was killed
 	done  chan error
 	ended context.Context // when it has
 	head  [unixHead]byte
@@ -61,16 +64,26 @@ func startComchProcess(ctx context.Context, command comchCommand, name string) (
 		p.done <- p.cmd.Wait()
 		end()
 	}()
+	go p.guard.watch(p.ended.Done(), p.kill)
 	return p, nil
+}
+
+func (p *comchProcess) kill() {
+	p.late.Store(true)
+	_ = p.cmd.Process.Kill() // it may have ended
 }
 
 // close ends the process, which goes when the connection and the socket do, and
 // returns err with what it has said.
 func (p *comchProcess) close(err error) error {
 	_ = p.unix.Close()
-	stop := time.AfterFunc(answerTime, func() { _ = p.cmd.Process.Kill() })
+	stop := time.AfterFunc(answerTime, p.kill)
 	defer stop.Stop()
-	if e := <-p.done; e != nil {
+	e := <-p.done
+	if e != nil && p.late.Load() {
+		return fmt.Errorf("the other process has not answered for %v, and was ended: %w", answerTime, core.ErrTimeOut)
+	}
+	if e != nil {
 		core.KeepFirst(&err, fmt.Errorf("the other process: %w", e))
 	}
 	if err != nil && p.says.Len() > 0 {
@@ -98,6 +111,8 @@ func (p *comchProcess) bid(op byte, size, n int) error {
 // unixPing is ping over the Unix socket.
 func (m *comchMeter) unixPing(n int) (int, time.Duration) {
 	p := m.peer
+	p.guard.wait()
+	defer p.guard.over()
 	core.KeepFirst(&m.failed, p.bid(messagePing, m.pipe.Size, n))
 	from := m.pipe.out.Bytes()[:m.pipe.Size]
 	start := time.Now()
@@ -117,6 +132,8 @@ func (m *comchMeter) unixPing(n int) (int, time.Duration) {
 // unixStream is stream over the Unix socket.
 func (m *comchMeter) unixStream(n int) (int, time.Duration) {
 	p, size := m.peer, m.pipe.Size
+	p.guard.wait()
+	defer p.guard.over()
 	core.KeepFirst(&m.failed, p.bid(messageStream, size, n))
 	start := time.Now()
 	for i := 0; i < n && m.failed == nil; i++ {

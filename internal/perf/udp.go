@@ -75,7 +75,7 @@ func MeasureUDP(ctx context.Context, t UDPTest, w Watch) (res UDPResult, err err
 	if err != nil {
 		return res, err
 	}
-	defer func() { core.KeepFirst(&err, p.close()) }()
+	defer func() { core.KeepFirst(&err, p.close(err)) }()
 	s, err := newUDPStream(ctx, t.Size, p)
 	if err != nil {
 		return res, err

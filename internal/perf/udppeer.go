@@ -125,11 +125,16 @@ func serveBeside(ctx context.Context, addr string, out io.Writer) (chan error, e
 	}
 	done := make(chan error, 1)
 	go func() {
+		stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // the client may never come
+		defer stop()
 		conn, err := l.Accept()
 		_ = l.Close() // one client is served
-		if err == nil {
+		switch {
+		case err == nil:
 			s := RCServer{Device: RCDevice{Fabric: FabricUDP, Addr: a}}
 			_, _, err = s.Serve(ctx, conn)
+		case ctx.Err() != nil:
+			err = ctx.Err()
 		}
 		done <- err
 	}()
@@ -233,18 +238,24 @@ func startUDPPeer(ctx context.Context, command func(context.Context) *exec.Cmd) 
 		p.addr, err = netip.ParseAddrPort(line)
 	}
 	if err != nil {
-		_ = p.close() // the first error says why
+		_ = p.close(err) // the first error says why
 		return nil, p.explain(err)
 	}
 	return p, nil
 }
 
-// line reads what the peer writes to its standard output.
+// line reads what the peer writes to its standard output. One that writes nothing
+// is ended.
 func (p *udpPeer) line() (string, error) {
-	if !p.out.Scan() {
-		return "", fmt.Errorf("the other process ended: %w", io.ErrUnexpectedEOF)
+	stop := time.AfterFunc(answerTime, func() { _ = p.cmd.Process.Kill() })
+	more := p.out.Scan()
+	switch inTime := stop.Stop(); {
+	case more:
+		return p.out.Text(), nil
+	case !inTime:
+		return "", fmt.Errorf("the other process has not answered for %v, and was ended: %w", answerTime, core.ErrTimeOut)
 	}
-	return p.out.Text(), nil
+	return "", fmt.Errorf("the other process ended: %w", io.ErrUnexpectedEOF)
 }
 
 // explain adds what the peer has said on standard error, once it has ended.
@@ -256,10 +267,15 @@ func (p *udpPeer) explain(err error) error {
 }
 
 // close ends the peer, which goes when its standard input does, and waits for
-// it. The context of the measurement kills it.
-func (p *udpPeer) close() error {
+// it: not for long if the measurement has failed, for it may stand still. The
+// context of the measurement kills it.
+func (p *udpPeer) close(failed error) error {
 	_ = p.in.Close() // it may be gone already
-	stop := time.AfterFunc(answerTime, func() { _ = p.cmd.Process.Kill() })
+	patience := answerTime
+	if failed != nil {
+		patience = time.Second
+	}
+	stop := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
 	defer stop.Stop()
 	if err := p.cmd.Wait(); err != nil {
 		return p.explain(fmt.Errorf("the other process: %w", err))

@@ -1,0 +1,135 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gantry-rdma/gantry/core"
+)
+
+// A wait that lasts too long ends the other process; many of them, or one in
+// which something happens, do not.
+func TestGuard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g guard
+		ended, acted := make(chan struct{}), make(chan struct{})
+		go g.watch(ended, func() { close(acted) })
+		pass := func(d time.Duration) bool {
+			select {
+			case <-acted:
+				return true
+			case <-time.After(d):
+				return false
+			}
+		}
+		if pass(time.Hour) {
+			t.Fatal("it acted where nobody waited")
+		}
+		for range 30 {
+			if g.wait(); pass(answerTime - 2*guardTick) {
+				t.Fatal("it acted on several waits")
+			}
+			g.over()
+		}
+		g.wait()
+		for n := range 5 {
+			if g.moved(n * guardStride); pass(answerTime - 2*guardTick) {
+				t.Fatal("it acted on a wait that was not in vain")
+			}
+		}
+		if g.moved(1); !pass(answerTime + 2*guardTick) {
+			t.Error("it did not act on a wait in vain")
+		}
+		go g.watch(ended, nil)
+		close(ended)
+	})
+}
+
+// stop makes a process stand still, and returns when it does.
+func stop(t *testing.T, p *os.Process) {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		t.Error(err)
+	}
+	var ws syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(p.Pid, &ws, syscall.WUNTRACED, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || !ws.Stopped() {
+			t.Errorf("stop process %d: status %#x, %v", p.Pid, ws, err)
+		}
+		return
+	}
+}
+
+// sleeper is a process that says nothing.
+func sleeper(ctx context.Context) *exec.Cmd { return exec.CommandContext(ctx, "sleep", "100") }
+
+// A measurement ends, whatever it is at, when its other process stands still.
+// Each needs answerTime for that, so all are made at once.
+func TestPeersThatStandStill(t *testing.T) {
+	t.Setenv("GANTRY_RUNTIME_DIR", filepath.Join(t.TempDir(), "run"))
+	ctx, cancel := context.WithTimeout(t.Context(), 3*answerTime)
+	defer cancel()
+	var all sync.WaitGroup
+	still := func(what string, measure func() error) {
+		all.Go(func() {
+			if err := measure(); !errors.Is(err, core.ErrTimeOut) || ctx.Err() != nil {
+				t.Errorf("%s: got %v (%v), want %v", what, err, ctx.Err(), core.ErrTimeOut)
+			}
+		})
+	}
+	still("udp, from the start", func() error {
+		_, err := MeasureUDP(ctx, UDPTest{Size: 64, Duration: short, Peer: sleeper}, nil)
+		return err
+	})
+	still("udp", func() error {
+		var peer *exec.Cmd
+		var once sync.Once
+		start := func(ctx context.Context) *exec.Cmd { peer = testPeer(ctx); return peer }
+		_, err := MeasureUDP(ctx, UDPTest{Size: 64, Duration: time.Minute, Peer: start}, func(float64) { once.Do(func() { stop(t, peer.Process) }) })
+		return err
+	})
+	still("comch, from the start", func() error {
+		m, err := newComchMeter(ctx, func(ctx context.Context, _ string) *exec.Cmd { return sleeper(ctx) }, 100)
+		if err == nil {
+			err = m.close(nil)
+		}
+		return err
+	})
+	for i, mode := range ComchModes {
+		for k, use := range []func(m *comchMeter){
+			func(m *comchMeter) { m.ping(1) }, func(m *comchMeter) { m.stream(100) },
+			func(m *comchMeter) { m.unixPing(1) }, func(m *comchMeter) { m.unixStream(1 << 20) },
+			func(m *comchMeter) { _, m.failed = m.finish() },
+		} {
+			still(fmt.Sprintf("comch, %s, use %d", mode, k), func() error { return stillComch(ctx, t, 10*i+k, mode, use) })
+		}
+	}
+	all.Wait()
+}
+
+// stillComch uses a meter whose peer stands still.
+func stillComch(ctx context.Context, t *testing.T, number int, mode string, use func(m *comchMeter)) error {
+	m, err := newComchMeter(ctx, testComchPeer, number)
+	if err != nil {
+		return err
+	}
+	if err = m.prepare(ComchPoint{64, 4, mode}); err != nil {
+		return m.close(err)
+	}
+	m.ping(10)
+	stop(t, m.peer.cmd.Process)
+	use(m)
+	return m.close(m.failed)
+}
