@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/gantry-rdma/gantry/comch"
 	"github.com/gantry-rdma/gantry/core"
@@ -50,9 +49,6 @@ func (s *session) findServer(ctx context.Context) error {
 	absent := func() { s.Note(fmt.Sprintf("the host side on %s waits for the DPU side", s.device.Info().PCI())) }
 	return side.Connect(ctx, s.engine, s.client, found, absent)
 }
-
-// patience is how long the engine of a producer or a consumer is given to stop.
-const patience = 2 * time.Second
 
 // leave ends the control path. What was said still arrives.
 func (s *session) leave() error {

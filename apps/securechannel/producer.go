@@ -8,6 +8,7 @@ import (
 
 	"github.com/gantry-rdma/gantry/comch"
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/side"
 	"github.com/gantry-rdma/gantry/mem"
 )
 
@@ -65,7 +66,7 @@ func (p *producer) run(ctx context.Context, s *session) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { core.KeepFirst(&err, p.stop()) }()
+	defer func() { core.KeepFirst(&err, p.stop(s.conn)) }()
 	return p.send(ctx, buf, tasks, s.consumer)
 }
 
@@ -131,14 +132,12 @@ func (p *producer) keep(t *comch.ProducerSend) {
 }
 
 // stop ends the producer. Messages that are on their way still go.
-func (p *producer) stop() error {
+func (p *producer) stop(conn *comch.Connection) error {
 	p.stopping = true
 	for _, t := range p.idle {
 		p.keep(t)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	return p.producer.Shutdown(ctx)
+	return side.Leave(p.producer.Shutdown, conn)
 }
 
 // fill writes what messages are made of.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gantry-rdma/gantry/comch"
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/side"
 	"github.com/gantry-rdma/gantry/mem"
 )
 
@@ -59,7 +60,7 @@ func (r *receiver) run(ctx context.Context, s *session) (err error) {
 	if err = r.consumer.Start(); err != core.ErrInProgress {
 		return err
 	}
-	defer func() { core.KeepFirst(&err, r.stop()) }()
+	defer func() { core.KeepFirst(&err, r.stop(s.conn)) }()
 	return r.receive(ctx, tasks)
 }
 
@@ -154,11 +155,9 @@ func (r *receiver) notReceived(t *comch.PostRecv) {
 }
 
 // stop ends the consumer: what is posted comes back.
-func (r *receiver) stop() error {
+func (r *receiver) stop(conn *comch.Connection) error {
 	r.stopping = true
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	return r.consumer.Shutdown(ctx)
+	return side.Leave(r.consumer.Shutdown, conn)
 }
 
 // unref gives the bufs back.

@@ -53,11 +53,13 @@ func Connect(ctx context.Context, e *core.Engine, k *comch.Client, found func(*c
 }
 
 // patience is how long a side that stands still is given to read what it was
-// sent, before the connection is cut.
+// sent, and to answer, before the connection is cut.
 const patience = 2 * time.Second
 
-// Leave ends a control context with shutdown, its method. What was sent on conn,
-// which may be nil, still arrives, unless the peer does not read it.
+// Leave ends a context with shutdown, its method: that of the control path, or a
+// producer or consumer. What was sent on conn, which may be nil, still arrives,
+// and the peer lets go of what it uses of this side; but if it does neither, the
+// connection is cut.
 func Leave(shutdown func(context.Context) error, conn *comch.Connection) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

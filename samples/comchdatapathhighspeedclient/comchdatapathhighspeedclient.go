@@ -53,7 +53,7 @@ func (p *client) play() (err error) {
 	}
 	ctx, cancel := p.Waiting()
 	defer cancel()
-	defer p.Clean(&err, func() error { return p.comch.Shutdown(context.Background()) })
+	defer p.Clean(&err, func() error { return stage.Leave(p.comch.Shutdown, p.Conn) })
 	if err := p.find(ctx); err != nil {
 		return p.Missed(err, "there is no server: start comch_data_path_high_speed_server; none came")
 	}

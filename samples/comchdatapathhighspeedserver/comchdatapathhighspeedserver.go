@@ -4,7 +4,6 @@
 package comchdatapathhighspeedserver
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -47,7 +46,7 @@ func (p *server) play() (err error) {
 	if err := p.start(); err != nil {
 		return err
 	}
-	defer p.Clean(&err, func() error { return p.comch.Shutdown(context.Background()) })
+	defer p.Clean(&err, func() error { return stage.Leave(p.comch.Shutdown, p.Conn) })
 	p.Say("the server %q waits for a client on %s", p.comch.Name(), p.Rep.Info().PCI())
 
 	ctx, cancel := p.Waiting()

@@ -9,6 +9,7 @@ import (
 	"github.com/gantry-rdma/gantry/comch"
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/mem"
+	"github.com/gantry-rdma/gantry/samples/internal/stage"
 )
 
 // A receiver is the consumer's part: one message.
@@ -40,7 +41,7 @@ func (p *Path) Receive(ctx context.Context) (err error) {
 	if err := r.start(); !errors.Is(err, core.ErrInProgress) {
 		return err
 	}
-	defer p.Clean(&err, func() error { return r.consumer.Shutdown(context.Background()) })
+	defer p.Clean(&err, func() error { return stage.Leave(r.consumer.Shutdown, p.Conn) })
 	if err := p.Control.Run(ctx, func() bool { return r.over || p.Lost != nil }); err != nil {
 		return p.Missed(err, "the other process sent nothing")
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/gantry-rdma/gantry/comch"
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/mem"
+	"github.com/gantry-rdma/gantry/samples/internal/stage"
 )
 
 // A sender is the producer's part: one message. Its engine is its own, so that
@@ -53,7 +54,7 @@ func (p *Path) Send(ctx context.Context) (err error) {
 	if err := s.start(); err != nil {
 		return err
 	}
-	defer p.Clean(&err, func() error { return s.producer.Shutdown(context.Background()) })
+	defer p.Clean(&err, func() error { return stage.Leave(s.producer.Shutdown, p.Conn) })
 	defer s.giveUp()
 	if err := s.engine.Run(ctx, s.through); err != nil {
 		return p.Missed(err, "the consumer posted no receive")

@@ -150,7 +150,7 @@ func (c *Channel) Lost() bool { return c.lost || c.end.State() != core.Running }
 
 // Close ends the channel.
 func (c *Channel) Close() error {
-	err := c.end.Shutdown(context.Background())
+	err := Leave(c.end.Shutdown, c.conn)
 	core.KeepFirst(&err, c.end.Destroy())
 	core.KeepFirst(&err, c.err)
 	return err

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gantry-rdma/gantry/comch"
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/device"
 )
@@ -95,4 +96,22 @@ func (s *Stage) Missed(err error, what string) error {
 		return fmt.Errorf("%s in %v: %w", what, s.options.wait, core.ErrTimeOut)
 	}
 	return err
+}
+
+// patience is how long the other process, if it stands still, may keep a sample
+// from its end.
+const patience = 2 * time.Second
+
+// Leave stops a context of a connection, which may be nil, by its Shutdown. What
+// was sent still arrives, and the other process lets go of what it uses of this
+// one; but if it does neither, the connection is cut.
+func Leave(shutdown func(context.Context) error, conn *comch.Connection) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := shutdown(ctx)
+	if err == nil || conn == nil {
+		return err
+	}
+	conn.Abort()
+	return shutdown(context.Background())
 }
