@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/gantry-rdma/gantry/core"
@@ -42,6 +43,10 @@ func (c *Connection) attend() {
 func (c *Connection) lost(err error) {
 	if errors.Is(err, io.EOF) {
 		c.advance(phaseDead, fmt.Errorf("comch: the peer died: %w", core.ErrConnectionReset))
+		return
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.advance(phaseDead, fmt.Errorf("comch: the peer has not answered the goodbye for %v: does it stand still? %w", c.owner.answerTime, core.ErrConnectionAborted))
 		return
 	}
 	c.advance(phaseDead, fmt.Errorf("comch: %w: %w", core.ErrConnectionAborted, err))

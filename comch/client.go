@@ -111,7 +111,7 @@ func explain(err error) error {
 	case errors.Is(err, ipc.ErrNobody):
 		return fmt.Errorf("%w: %w", core.ErrNotFound, err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("%w: %w", core.ErrTimeOut, err)
+		return fmt.Errorf("%w: it has not answered for %v: does it stand still?", core.ErrTimeOut, answerTime)
 	case errors.Is(err, errors.ErrUnsupported):
 		return fmt.Errorf("%w: %w", core.ErrNotSupported, err)
 	case core.StatusOf(err) == core.ErrUnknown:

@@ -18,6 +18,7 @@ var (
 	errEnded     = errors.New("its owner has ended all its exports, or has ended, or meets others elsewhere (both need one GANTRY_RUNTIME_DIR)")
 	errRefused   = errors.New("its owner does not have it any more, or never had")
 	errOtherCard = errors.New("it was exported for another card")
+	errSilent    = fmt.Errorf("its owner has not answered for %v: does it stand still?", answerWithin)
 )
 
 // imported is what an imported map has to do with its owner.
@@ -68,7 +69,11 @@ func Import(word uint64, value any, export []byte, dev *device.Device) (*Map, er
 	m, err := b.open(export, cardOf(dev))
 	if err != nil {
 		dev.Drop()
-		return nil, fmt.Errorf("import map: %w: %w", importStatus(err), err)
+		code := importStatus(err)
+		if silent(err) {
+			err = errSilent
+		}
+		return nil, fmt.Errorf("import map: %w: %w", code, err)
 	}
 	m.devs, m.maxDevs = []*device.Device{dev}, 1
 	m.userWord, m.userAny = word, value
@@ -152,9 +157,14 @@ var refusals = []error{
 	sys.ErrNotSealed, sys.ErrTooSmall,
 }
 
+// silent reports whether the owner has not answered in time.
+func silent(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
 // importStatus is the code for what can go wrong between importer and owner.
 func importStatus(err error) core.Status {
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+	if silent(err) {
 		return core.ErrDriver
 	}
 	for _, r := range refusals {
