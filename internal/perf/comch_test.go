@@ -104,6 +104,27 @@ func TestComchPeerThatIsGone(t *testing.T) {
 	}
 }
 
+// A crowd of which one dies before it is known what it can do ends: nobody sends
+// as many messages as a channel that has failed seems to take.
+func TestComchCrowdOfWhichOneIsGone(t *testing.T) {
+	t.Setenv("GANTRY_RUNTIME_DIR", filepath.Join(t.TempDir(), "run"))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var first *exec.Cmd
+	_, err := MeasureComch(ctx, ComchTest{Pairs: 2, Peer: func(ctx context.Context, name string) *exec.Cmd {
+		cmd := testComchPeer(ctx, name)
+		if first == nil {
+			first = cmd
+		} else {
+			_ = first.Process.Kill()
+		}
+		return cmd
+	}}, nil)
+	if err == nil || ctx.Err() != nil {
+		t.Errorf("got %v, %v", err, ctx.Err())
+	}
+}
+
 func TestComchRefusesWhatCannotBe(t *testing.T) {
 	for _, p := range []ComchPoint{
 		{0, 1, modePoll}, {1<<30 + 1, 1, modePoll}, {1, 0, modePoll}, {1, 4097, modePoll}, {1 << 29, 3, modePoll}, {1, 1, "run"},

@@ -31,6 +31,9 @@ func measureCrowd(ctx context.Context, command comchCommand, p ComchPoint, pairs
 	one.calibrate(crowdTime)
 	var all, alone []float64
 	for i := range crowdRounds {
+		if err = failures(meters); err != nil {
+			return c, err // what one.n is says nothing
+		}
 		did, took := meters[0].stream(one.n)
 		alone = append(alone, float64(took.Nanoseconds())/float64(did))
 		did, took = together(meters, (*comchMeter).stream, max(p.Window, one.n/pairs))
@@ -44,13 +47,20 @@ func measureCrowd(ctx context.Context, command comchCommand, p ComchPoint, pairs
 	}
 	lat := newLatencies()
 	for _, m := range meters {
-		err = errors.Join(err, m.failed)
 		lat.Merge(m.trips)
 	}
 	c.Rate, c.One = 1e9/median(all), 1e9/median(alone)
 	c.Ratio = ratio(alone, all)
 	c.P50, c.P99 = float64(lat.ValueAtQuantile(50))/2e3, float64(lat.ValueAtQuantile(99))/2e3
-	return c, err
+	return c, failures(meters)
+}
+
+// failures returns what has failed on any of the meters.
+func failures(meters []*comchMeter) (err error) {
+	for _, m := range meters {
+		err = errors.Join(err, m.failed)
+	}
+	return err
 }
 
 // together runs slices of n operations on all meters at the same time.

@@ -99,9 +99,13 @@ func (p *Path) sent(t *comch.Send) {
 	p.Keep(t.Free())
 }
 
+// notSent says nothing of the end of the connection: who waits for the other
+// process knows more.
 func (p *Path) notSent(t *comch.Send) {
 	p.Failed++
-	p.Keep(fmt.Errorf("send %q: %w", t.Message(), t.Status()))
+	if t.Status() != core.ErrConnectionReset {
+		p.Keep(fmt.Errorf("send %q: %w", t.Message(), t.Status()))
+	}
 	p.Keep(t.Free())
 }
 
