@@ -215,7 +215,9 @@ func (p *comchPipe) received(t *comch.PostRecv) {
 	p.arrived++
 	op := t.Imm()[0]
 	_ = t.Buf().ResetDataLen()
-	core.KeepFirst(&p.failed, unlessReset(t.Submit()))
+	if err := t.Submit(); err != nil { // it may have been the last one posted: nothing else would tell of the end
+		core.KeepFirst(&p.failed, fmt.Errorf("the other process has gone: %w", err))
+	}
 	switch op {
 	case messagePing:
 		p.owed++
@@ -232,14 +234,6 @@ func (p *comchPipe) echo() {
 	for p.owed > 0 && p.trySend(messageEcho) {
 		p.owed--
 	}
-}
-
-// unlessReset leaves the end of the connection to those who look at it.
-func unlessReset(err error) error {
-	if err == core.ErrConnectionReset {
-		return nil
-	}
-	return err
 }
 
 // check compares the number of a message with how many came before it.

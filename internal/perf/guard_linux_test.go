@@ -133,3 +133,41 @@ func stillComch(ctx context.Context, t *testing.T, number int, mode string, use 
 	use(m)
 	return m.close(m.failed)
 }
+
+// Who waits for a message hears of the end of the peer, also if that comes when
+// every receive is filled: then none is flushed.
+func TestAPipeWithoutReceivesEnds(t *testing.T) {
+	t.Setenv("GANTRY_RUNTIME_DIR", filepath.Join(t.TempDir(), "run"))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	m, err := newComchMeter(ctx, testComchPeer, 300)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = m.prepare(ComchPoint{64, 1, modePoll}); err != nil {
+		t.Fatal(m.close(err))
+	}
+	m.serve()
+	for p := m.pipe; p.echoed || p.arrived == 0 && p.numbered == 0; { // until an echo is there that was not taken
+		p.echoed = false
+		for p.put(messagePing); p.flying > 0; {
+			p.turn()
+		}
+	}
+	err = m.data.RequestNotification()
+	core.KeepFirst(&err, m.data.Wait(ctx))
+	core.KeepFirst(&err, m.data.ClearNotification())
+	_ = m.peer.cmd.Process.Kill()
+	if lost := m.wait(func() bool { return m.lost }); err != nil || lost != nil {
+		t.Errorf("wait: %v, %v", err, lost)
+	}
+	for m.data.Progress() {
+	}
+	if m.pipe.failed == nil {
+		t.Error("nobody hears of the end")
+	}
+	m.peer.guard.over()
+	if err = m.close(m.pipe.failed); err == nil {
+		t.Error("no error")
+	}
+}
