@@ -11,13 +11,17 @@ import (
 const network = `
 unshare --net sleep 100 & there=$!
 other="nsenter --target $there --net"
-until ip link add near type veth peer name far && ip link set far netns $there; do ip link del near; done 2>/dev/null
+for n in $(seq 500); do # until the other machine is another one
+	[ "$(readlink /proc/$there/ns/net)" = "$(readlink /proc/self/ns/net)" ] || break
+	sleep 0.01
+done
+ip link add near type veth peer name far && ip link set far netns $there || exit 77
 ip addr add 198.18.0.1/24 dev near && ip link set near mtu 9000 up || exit 77
 $other ip link set lo up && $other ip addr add 198.18.0.2/24 dev far && $other ip addr add 198.18.0.4/24 dev far || exit 77
 $other ip link set far mtu 1500 up && ip neigh add 198.18.0.4 lladdr 02:00:00:00:00:99 dev near || exit 77
 with() { # runs a server, and then a client
 	$1 2>server.err & server=$!
-	until grep -q waiting server.err; do :; done
+	awaits $server server.err waiting
 	$2 2>client.err; kill -INT $server 2>/dev/null; wait $server
 }
 `

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
@@ -35,7 +36,12 @@ func (l leakChecked) Run() int {
 //	json PATH [VALUE]        standard output is one JSON document that has PATH
 //	                         (a.b.0.c; * is every element of a list), with VALUE
 func TestScripts(t *testing.T) {
+	end := time.Now().Add(4 * time.Minute) // a little earlier, what a script waits for prints its goroutines
+	if last, ok := t.Deadline(); ok && last.Before(end) {
+		end = last
+	}
 	testscript.Run(t, testscript.Params{
+		Deadline:            end,
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,

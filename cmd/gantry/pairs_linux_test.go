@@ -18,12 +18,10 @@ func meeting(t *testing.T) (dir string) {
 	return t.TempDir()
 }
 
-// ended waits for a process, not for ever, and wants its exit code.
+// ended waits for a process, and wants its exit code.
 func ended(t *testing.T, cmd *exec.Cmd, code int, says *bytes.Buffer) {
 	t.Helper()
-	late := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
-	defer late.Stop()
-	_ = cmd.Wait()
+	_ = awaitEnd(t, cmd)
 	if got := cmd.ProcessState.ExitCode(); got != code {
 		t.Errorf("%v: exit code %d, want %d: %s", cmd.Args[1:], got, code, says)
 	}
@@ -51,10 +49,10 @@ func TestSamplePairsAsProcesses(t *testing.T) {
 				p.args = []string{"-d", filepath.Join(dir, "d"), "-b", filepath.Join(dir, "b")}
 			}
 			first, story, firstSays := program(t, append([]string{"sample", p.first}, p.args...)...)
-			for {
+			for end := time.Now().Add(20 * time.Second); ; {
 				second, out, says := program(t, append([]string{"sample", p.second}, p.args...)...)
-				_ = second.Wait()
-				if strings.Contains(says.String(), "first: ") {
+				_ = awaitEnd(t, second)
+				if strings.Contains(says.String(), "first: ") && time.Now().Before(end) {
 					continue // the server is not there yet
 				}
 				if code := second.ProcessState.ExitCode(); code != exitGood || !strings.Contains(out.String(), p.says) {
@@ -153,7 +151,7 @@ func TestDMACopyPeerIsKilled(t *testing.T) {
 				if !strings.Contains(says.String(), "the other side ended before the copy was complete") {
 					t.Errorf("got %q", says)
 				}
-				_ = dies.Wait()
+				_ = awaitEnd(t, dies)
 				wantNoTarget(t, dir, victim == sender)
 			})
 		}

@@ -9,9 +9,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 )
 
-// program starts this test program as the command gantry.
+// program starts this test program as the command gantry, which ends with the
+// test.
 func program(t *testing.T, args ...string) (cmd *exec.Cmd, out, errOut *bytes.Buffer) {
 	t.Helper()
 	dir := t.TempDir()
@@ -24,13 +27,24 @@ func program(t *testing.T, args ...string) (cmd *exec.Cmd, out, errOut *bytes.Bu
 		t.Skipf("no symbolic links: %v", err)
 	}
 	out, errOut = new(bytes.Buffer), new(bytes.Buffer)
-	cmd = exec.Command(gantry, args...)
+	cmd = child.Command(t, gantry, args...)
 	cmd.Stdout, cmd.Stderr = out, errOut
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	return cmd, out, errOut
+}
+
+// awaitEnd waits for a program that is to end soon. One that does not prints
+// its goroutines.
+func awaitEnd(t *testing.T, cmd *exec.Cmd) error {
+	t.Helper()
+	late := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
+	err := cmd.Wait()
+	if !late.Stop() {
+		t.Fatalf("%v does not end: %s", cmd.Args[1:], cmd.Stderr)
+	}
+	return err
 }
 
 // A server that stands still, with its TCP connection open, is found out by
@@ -46,7 +60,7 @@ func TestPerfServerFreezes(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	err := client.Wait()
+	err := awaitEnd(t, client)
 	if took := time.Since(start); took > 15*time.Second {
 		t.Errorf("it took %v", took)
 	}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 )
 
 // perfPlaces are TCP ports and addresses that the tests of this process have to
@@ -46,7 +48,7 @@ func TestPerfCaptureIsReadByTshark(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &doc); err != nil || len(doc.Results) != 1 {
 		t.Fatalf("%v: %s", err, out.String())
 	}
-	text, err := exec.Command(tshark, "--disable-protocol", "rpcordma", "-r", file, "-T", "fields", "-e", "infiniband.bth.opcode", "-e", "_ws.malformed").CombinedOutput()
+	text, err := child.Command(t, tshark, "--disable-protocol", "rpcordma", "-r", file, "-T", "fields", "-e", "infiniband.bth.opcode", "-e", "_ws.malformed").CombinedOutput()
 	if err != nil {
 		t.Fatalf("tshark: %v: %s", err, text)
 	}

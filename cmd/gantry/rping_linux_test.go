@@ -7,7 +7,7 @@ import (
 
 func TestRpingOverIPv6(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
-		{"gantry rping -s -P -V -a fd00:61::1 2>server.err & server=$!\nuntil grep -q waiting server.err; do :; done\n" +
+		{"gantry rping -s -P -V -a fd00:61::1 2>server.err & server=$!\nawaits $server server.err waiting\n" +
 			"gantry rping -c -V -a fd00:61::1 --addr fd00:61::2 -C 50 -S 20000 && gantry rping -c -V -a fd00:61::1 --addr fd00:61::2 -C 5\n" +
 			"client=$?; kill -INT $server; wait $server; [ $? = 1 ] && [ $client = 0 ]", "2 clients, of which 0 failed: 55 pings of 20000 bytes"},
 		{"gantry rping --loop --addr ::1 -V -C 100", "100 pings of 64 bytes"},
@@ -25,13 +25,13 @@ func TestRpingOverIPv6(t *testing.T) {
 func TestRpingClientsAreKilled(t *testing.T) {
 	out, err := inNamespace(t, `
 gantry rping -s -P -V -v -a 127.0.0.81 --timeout 700ms >server.out 2>server.err & server=$!
-until grep -q waiting server.err; do :; done
+awaits $server server.err waiting
 gantry rping -c -V -a 127.0.0.81 --addr 127.0.0.82 >/dev/null 2>&1 & killed=$!
 gantry rping -c -V -a 127.0.0.81 --addr 127.0.0.83 >/dev/null 2>&1 & frozen=$!
-until [ $(grep -c 'rdma-ping-5: ' server.out) = 2 ]; do :; done
+awaits $server server.out 'rdma-ping-5: ' 2
 kill -KILL $killed; kill -STOP $frozen
 gantry rping -c -V -a 127.0.0.81 --addr 127.0.0.84 -C 20 || exit 1
-until [ $(grep -c 'after .* pings: ' server.err) = 2 ]; do :; done
+awaits $server server.err 'after .* pings: ' 2
 kill -KILL $frozen
 gantry rping -c -V -a 127.0.0.81 --addr 127.0.0.84 -C 20 || exit 1
 kill -INT $server; wait $server; tail -1 server.out; cat server.err`)

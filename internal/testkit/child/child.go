@@ -5,6 +5,7 @@ package child
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os/exec"
 	"syscall"
 	"testing"
@@ -42,7 +43,7 @@ func Within(t testing.TB, d time.Duration, name string, args ...string) *exec.Cm
 	end := c.Cancel
 	c.Cancel = func() error {
 		if ctx.Err() == context.DeadlineExceeded {
-			t.Errorf("process %d, %v, has to end after %v", c.Process.Pid, c.Args, d.Round(time.Second))
+			t.Errorf("process %d has to end after %v: %.120s", c.Process.Pid, d.Round(time.Millisecond), fmt.Sprint(c.Args))
 		}
 		return end()
 	}
@@ -51,7 +52,7 @@ func Within(t testing.TB, d time.Duration, name string, args ...string) *exec.Cm
 		cancel()
 		_ = c.Wait() // an error of exec where the test has waited, or has not started it
 		if says, ok := c.Stderr.(*bytes.Buffer); late && ok {
-			t.Logf("%v said:\n%s", c.Args, says)
+			t.Logf("process %d said:\n%s", c.Process.Pid, says)
 		}
 	})
 	return c
