@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 )
 
 // play is what the test binary does when it is started as the other process:
@@ -72,7 +73,7 @@ type process struct {
 
 func (r *rig) process(role, name string) *process {
 	r.Helper()
-	p := &process{rig: r, cmd: exec.Command(os.Args[0])}
+	p := &process{rig: r, cmd: child.Command(r.TB, os.Args[0])}
 	p.cmd.Env = append(os.Environ(), "COMCH_TEST_ROLE="+role, "COMCH_TEST_NAME="+name)
 	p.cmd.Stderr = os.Stderr
 	var err error
@@ -82,7 +83,6 @@ func (r *rig) process(role, name string) *process {
 	r.want("pipe", err, nil)
 	r.want("start a process", p.cmd.Start(), nil)
 	p.said = bufio.NewScanner(out)
-	r.Cleanup(p.kill)
 	return p
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gantry-rdma/gantry/core"
 	"github.com/gantry-rdma/gantry/device"
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 	"github.com/gantry-rdma/gantry/mem"
 )
 
@@ -139,7 +140,7 @@ type process struct {
 
 func (r *rig) process(part, args string) *process {
 	r.Helper()
-	p := &process{TB: r.TB, cmd: exec.Command(os.Args[0])}
+	p := &process{TB: r.TB, cmd: child.Command(r.TB, os.Args[0])}
 	p.cmd.Env = append(os.Environ(), "DMA_TEST_PART="+part, "DMA_TEST_ARGS="+args,
 		"DMA_TEST_DEVICE="+r.device.Info().PCI().String())
 	p.cmd.Stderr = os.Stderr
@@ -150,7 +151,6 @@ func (r *rig) process(part, args string) *process {
 	r.want("pipe", err, nil)
 	p.out = bufio.NewReader(out)
 	r.want("start a process", p.cmd.Start(), nil)
-	r.Cleanup(p.kill)
 	return p
 }
 

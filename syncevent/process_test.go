@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gantry-rdma/gantry/device"
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 )
 
 // roleVariable says what another process does.
@@ -64,10 +65,9 @@ func (p *peer) imported() (*Event, error) {
 // A process is a peer, seen from its test.
 type process struct {
 	testing.TB
-	cmd   *exec.Cmd
-	in    io.WriteCloser
-	out   *bufio.Scanner
-	ended bool
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
 }
 
 // startProcess runs the test binary in a role. The process ends with the test.
@@ -75,7 +75,7 @@ func startProcess(t testing.TB, role string, env ...string) *process {
 	t.Helper()
 	exe, err := os.Executable()
 	want(t, "executable", err, nil)
-	p := &process{TB: t, cmd: exec.Command(exe, "-test.run=none")}
+	p := &process{TB: t, cmd: child.Command(t, exe, "-test.run=none")}
 	p.cmd.Env = append(append(os.Environ(), roleVariable+"="+role, "GORACE=atexit_sleep_ms=0"), env...)
 	p.cmd.Stderr = os.Stderr
 	p.in, err = p.cmd.StdinPipe()
@@ -84,7 +84,6 @@ func startProcess(t testing.TB, role string, env ...string) *process {
 	want(t, "stdout", err, nil)
 	p.out = bufio.NewScanner(out)
 	want(t, "start a process", p.cmd.Start(), nil)
-	t.Cleanup(p.kill)
 	return p
 }
 
@@ -118,15 +117,11 @@ func (p *process) imported() []byte {
 // wait waits for the process to end well.
 func (p *process) wait() {
 	p.Helper()
-	p.ended = true
 	want(p, "the process", p.cmd.Wait(), nil)
 }
 
 // kill ends the process where it stands.
 func (p *process) kill() {
-	if !p.ended {
-		p.ended = true
-		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait()
-	}
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
 }

@@ -16,6 +16,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 )
 
 // TestMain lets a test start this binary as another process: one that takes the
@@ -105,10 +107,9 @@ func pair(t testing.TB) (a, b *Conn) {
 // owner starts a process that has the name.
 func owner(t testing.TB, name string) *exec.Cmd {
 	t.Helper()
-	c := exec.Command(os.Args[0])
+	c := child.Command(t, os.Args[0])
 	c.Env = append(os.Environ(), "IPC_TEST_OWNER="+name)
-	in, err := c.StdinPipe()
-	if err != nil {
+	if _, err := c.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
 	out, err := c.StdoutPipe()
@@ -118,7 +119,6 @@ func owner(t testing.TB, name string) *exec.Cmd {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { in.Close(); _ = c.Process.Kill(); _ = c.Wait() })
 	line := make([]byte, len("listening\n"))
 	if _, err := io.ReadFull(out, line); err != nil || string(line) != "listening\n" {
 		t.Fatalf("the owner says %q: %v", line, err)
