@@ -108,7 +108,7 @@ func pair(t testing.TB) (a, b *Conn) {
 func owner(t testing.TB, name string) *exec.Cmd {
 	t.Helper()
 	c := child.Command(t, os.Args[0])
-	c.Env = append(os.Environ(), "IPC_TEST_OWNER="+name)
+	c.Env, c.Stderr = append(os.Environ(), "IPC_TEST_OWNER="+name), os.Stderr
 	if _, err := c.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}

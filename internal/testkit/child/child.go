@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +18,10 @@ const (
 	grace = 3 * time.Second  // to print its goroutines
 	spare = 15 * time.Second // which a test needs to report, before its own time is over
 )
+
+// hung is set when a process had to end. What hangs once often hangs again, and
+// the run is to be over before its time is: then processes have a quarter.
+var hung atomic.Bool
 
 // Command is [exec.Command] for a test. The process lives for a minute at most,
 // or nearly as long as the test has left; when it has to die, a Go program
@@ -30,6 +35,9 @@ func Command(t testing.TB, name string, args ...string) *exec.Cmd {
 // Within is [Command] for a process that may live for another time: a build.
 func Within(t testing.TB, d time.Duration, name string, args ...string) *exec.Cmd {
 	t.Helper()
+	if hung.Load() {
+		d /= 4
+	}
 	switch x := t.(type) {
 	case *testing.T:
 		if end, ok := x.Deadline(); ok {
@@ -40,15 +48,15 @@ func Within(t testing.TB, d time.Duration, name string, args ...string) *exec.Cm
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	c := Until(ctx, name, args...)
-	end := c.Cancel
+	late, end := false, c.Cancel
 	c.Cancel = func() error {
-		if ctx.Err() == context.DeadlineExceeded {
+		if late = ctx.Err() == context.DeadlineExceeded; late {
+			hung.Store(true)
 			t.Errorf("process %d has to end after %v: %.120s", c.Process.Pid, d.Round(time.Millisecond), fmt.Sprint(c.Args))
 		}
 		return end()
 	}
 	t.Cleanup(func() {
-		late := ctx.Err() != nil
 		cancel()
 		_ = c.Wait() // an error of exec where the test has waited, or has not started it
 		if says, ok := c.Stderr.(*bytes.Buffer); late && ok {

@@ -57,6 +57,9 @@ func TestAProcessThatHangsSaysWhere(t *testing.T) {
 	if took := time.Since(begin); took > life/2 {
 		t.Errorf("it took %v", took)
 	}
+	if !hung.Swap(false) {
+		t.Error("the next one has as much time")
+	}
 	if !strings.Contains(w.said.String(), "has to end") {
 		t.Errorf("the test has not failed: %q", &w.said)
 	}
