@@ -2,14 +2,14 @@ package comch_test
 
 import (
 	"bytes"
-	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 )
 
 // TestProgramsOfTheDocumentRun builds the two programs of docs/comch.md from
@@ -22,21 +22,19 @@ func TestProgramsOfTheDocumentRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
 	dir := t.TempDir()
 	t.Setenv("GANTRY_RUNTIME_DIR", filepath.Join(dir, "run"))
-	serverFile, clientFile := build(ctx, t, text, dir, "server"), build(ctx, t, text, dir, "client")
+	serverFile, clientFile := build(t, text, dir, "server"), build(t, text, dir, "client")
 
 	var serverSays, serverErr bytes.Buffer
-	server := exec.CommandContext(ctx, serverFile)
+	server := child.Command(t, serverFile)
 	server.Stdout, server.Stderr = &serverSays, &serverErr
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
 	for tries := 1; ; tries++ {
 		var says, failed bytes.Buffer
-		client := exec.CommandContext(ctx, clientFile)
+		client := child.Command(t, clientFile)
 		client.Stdout, client.Stderr = &says, &failed
 		err := client.Run()
 		if strings.Contains(failed.String(), "nobody listens") && tries < 1000 {
@@ -44,7 +42,7 @@ func TestProgramsOfTheDocumentRun(t *testing.T) {
 		}
 		if err != nil {
 			t.Errorf("client: %v: %s", err, &failed)
-			cancel()
+			_ = server.Process.Kill()
 		}
 		printed(t, text, "client", says.String())
 		break
@@ -57,7 +55,7 @@ func TestProgramsOfTheDocumentRun(t *testing.T) {
 
 // build makes a program of the code blocks that begin with the name of one of
 // its files, and returns where it is.
-func build(ctx context.Context, t *testing.T, text []byte, dir, name string) (file string) {
+func build(t *testing.T, text []byte, dir, name string) (file string) {
 	t.Helper()
 	source := filepath.Join(dir, name)
 	if err := os.Mkdir(source, 0o700); err != nil {
@@ -76,7 +74,7 @@ func build(ctx context.Context, t *testing.T, text []byte, dir, name string) (fi
 	if len(args) != 5 {
 		t.Fatalf("%s: found %d files, want 2", name, len(args)-3)
 	}
-	if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+	if out, err := child.Within(t, 5*time.Minute, "go", args...).CombinedOutput(); err != nil {
 		t.Fatalf("build the %s: %v\n%s", name, err, out)
 	}
 	return file

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/trace"
 	"strings"
@@ -12,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 )
 
 // A lockedBuffer is a log that a test may read while it is written.
@@ -126,7 +127,8 @@ func TestProfilingRangesAreInTheTrace(t *testing.T) {
 	wantErr(t, "submit", f.alloc(t).Submit(), nil)
 	drain(e)
 	trace.Stop()
-	out, err := exec.Command("go", "tool", "trace", "-d=parsed", name).CombinedOutput()
+	// Go builds the tool when it is first used.
+	out, err := child.Within(t, 5*time.Minute, "go", "tool", "trace", "-d=parsed", name).CombinedOutput()
 	if err != nil {
 		t.Fatalf("go tool trace: %v\n%s", err, out)
 	}

@@ -2,13 +2,14 @@ package filecopy
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 )
 
 func TestPipesAndDevicesAreRefused(t *testing.T) {
@@ -101,7 +102,7 @@ func TestPermissionIsNeeded(t *testing.T) {
 	b, err := os.ReadFile("/proc/self/exe")
 	try(t, err)
 	try(t, os.WriteFile(exe, b, 0o755))
-	cmd := exec.Command(exe, "-test.run=^TestPermissionIsNeeded$", "-test.v")
+	cmd := child.Command(t, exe, "-test.run=^TestPermissionIsNeeded$", "-test.v")
 	cmd.Env, cmd.Dir = append(os.Environ(), "GANTRY_TEST_NOBODY="+dir), dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {

@@ -1,11 +1,11 @@
 package securechannel
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 )
 
 // sideVariable makes this test program one side of a run, in a process of its
@@ -118,8 +119,8 @@ func TestOneDPUSideForAHost(t *testing.T) {
 func TestTheOtherSideIsKilled(t *testing.T) {
 	for _, s := range []Side{Host, DPU} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		there := exec.CommandContext(ctx, os.Args[0])
-		there.Env = append(os.Environ(), sideVariable+"="+s.Other().String())
+		there := child.Command(t, os.Args[0])
+		there.Env, there.Stderr = append(os.Environ(), sideVariable+"="+s.Other().String()), new(bytes.Buffer)
 		if err := there.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +134,7 @@ func TestTheOtherSideIsKilled(t *testing.T) {
 		if !killed || !errors.Is(err, core.ErrConnectionReset) || ctx.Err() != nil || !strings.Contains(err.Error(), "the other side ended") {
 			t.Errorf("%v: killed %v, got %v", s, killed, err)
 		}
-		_ = there.Wait() // it was killed
+		_ = there.Wait() // it was killed, or ends by itself
 		cancel()
 		both(t, Options{Messages: 10, Size: 10}, Options{Messages: 10, Size: 10})
 	}

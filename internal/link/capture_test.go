@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gantry-rdma/gantry/internal/frame"
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 	"github.com/gantry-rdma/gantry/roce"
 )
 
@@ -114,7 +115,7 @@ func TestTsharkReadsACapture(t *testing.T) {
 	if err := os.WriteFile(name, file.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(tshark, "-r", name, "--disable-protocol", "rpcordma").CombinedOutput()
+	out, err := child.Command(t, tshark, "-r", name, "--disable-protocol", "rpcordma").CombinedOutput()
 	if err != nil || strings.Count(string(out), "RRoCE") != 50 || strings.Contains(string(out), "Malformed") {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gantry-rdma/gantry/internal/pcapng"
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 )
 
 // packets are what the tests capture: an acknowledgement, and bytes that are no
@@ -53,7 +54,7 @@ func TestCaptureIsReadByTshark(t *testing.T) {
 	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	text, err := exec.Command(tshark, "-r", file, "-T", "fields", "-e", "infiniband.bth.opcode", "-e", "infiniband.bth.psn", "-e", "ip.src").Output()
+	text, err := child.Command(t, tshark, "-r", file, "-T", "fields", "-e", "infiniband.bth.opcode", "-e", "infiniband.bth.psn", "-e", "ip.src").Output()
 	if err != nil {
 		t.Fatalf("tshark: %v", err)
 	}

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 )
 
 // inNamespace is set for the process that plays the scripts over IPv6.
@@ -34,7 +36,7 @@ func TestProbesOverIPv6(t *testing.T) {
 		}
 	}
 	const setUp = "ip -batch - || exit 77\nexec \"$@\" </dev/null"
-	c := exec.Command("sh", "-c", setUp, "sh", os.Args[0], "-test.run=^TestProbes$", "-test.parallel="+strconv.Itoa(places))
+	c := child.Within(t, 2*time.Minute, "sh", "-c", setUp, "sh", os.Args[0], "-test.run=^TestProbes$", "-test.parallel="+strconv.Itoa(places))
 	c.Stdin = strings.NewReader(batch.String())
 	c.Env = append(os.Environ(), inNamespace+"=1")
 	c.SysProcAttr = &syscall.SysProcAttr{

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 )
 
 // comchVariable makes this test program the other process of MeasureComch: the
@@ -18,9 +19,17 @@ import (
 const comchVariable = "GANTRY_TEST_COMCH_PEER"
 
 func testComchPeer(ctx context.Context, name string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd := child.Until(ctx, os.Args[0])
 	cmd.Env = append(os.Environ(), comchVariable+"="+name)
 	return cmd
+}
+
+// inTime is a context for measurements: where one hangs, so may its other
+// process, which then says where.
+func inTime(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 func beComchPeer() error {
@@ -29,7 +38,7 @@ func beComchPeer() error {
 
 func TestComchBesideAUnixSocket(t *testing.T) {
 	t.Setenv("GANTRY_RUNTIME_DIR", filepath.Join(t.TempDir(), "run"))
-	r, err := MeasureComch(t.Context(), ComchTest{
+	r, err := MeasureComch(inTime(t), ComchTest{
 		Points: []ComchPoint{{1, 1, modePoll}, {64, 4, modeEvent}, {100_000, 3, modePoll}, {64, 4, modePoll}},
 		Each:   short, Peer: testComchPeer,
 	}, nil)
@@ -56,7 +65,7 @@ func TestComchBesideAUnixSocket(t *testing.T) {
 
 func TestComchCrowd(t *testing.T) {
 	t.Setenv("GANTRY_RUNTIME_DIR", filepath.Join(t.TempDir(), "run"))
-	r, err := MeasureComch(t.Context(), ComchTest{Pairs: 2, Peer: testComchPeer}, nil)
+	r, err := MeasureComch(inTime(t), ComchTest{Pairs: 2, Peer: testComchPeer}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +81,7 @@ func TestComchCrowd(t *testing.T) {
 func TestComchPeerThatIsGone(t *testing.T) {
 	t.Setenv("GANTRY_RUNTIME_DIR", filepath.Join(t.TempDir(), "run"))
 	began := time.Now()
-	_, err := MeasureComch(t.Context(), ComchTest{Points: []ComchPoint{{64, 4, modePoll}}, Each: short,
+	_, err := MeasureComch(inTime(t), ComchTest{Points: []ComchPoint{{64, 4, modePoll}}, Each: short,
 		Peer: func(ctx context.Context, name string) *exec.Cmd {
 			return exec.CommandContext(ctx, os.Args[0], "-test.run=^$")
 		}}, nil)
@@ -86,7 +95,7 @@ func TestComchPeerThatIsGone(t *testing.T) {
 			return peer
 		}
 		part := 0
-		_, err = MeasureComch(t.Context(), ComchTest{Points: []ComchPoint{{64, 4, mode}}, Each: time.Minute, Peer: started},
+		_, err = MeasureComch(inTime(t), ComchTest{Points: []ComchPoint{{64, 4, mode}}, Each: time.Minute, Peer: started},
 			func(float64) {
 				if part++; part == 3 {
 					_ = peer.Process.Kill()
