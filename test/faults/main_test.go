@@ -1,14 +1,16 @@
 package faults
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 )
 
 // What make a run longer, or like an earlier one.
@@ -55,7 +57,9 @@ func runTests(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	program = filepath.Join(dir, "gantry")
-	build := exec.Command("go", "build", "-o", program, "../../cmd/gantry")
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	build := child.Until(ctx, "go", "build", "-o", program, "../../cmd/gantry")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the command: %v\n%s", err, out)
 		return 1

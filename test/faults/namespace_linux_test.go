@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 )
 
 // contained is a process in a container of its own: it sees no process, no
@@ -28,7 +30,7 @@ func contained(t *testing.T, dir string, args ...string) *process {
 // needNamespaces skips a test where there can be no containers.
 func needNamespaces(t *testing.T) {
 	t.Helper()
-	c := exec.Command(program, "version")
+	c := child.Command(t, program, "version")
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNS}
 	if os.Geteuid() != 0 {
 		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER

@@ -8,13 +8,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 	"github.com/gantry-rdma/gantry/test/interop/kit"
 )
 
@@ -96,7 +96,9 @@ func gantry() string {
 }
 
 func buildGantry(ctx context.Context) error {
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", gantry(), "../../cmd/gantry").CombinedOutput()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	out, err := child.Until(ctx, "go", "build", "-o", gantry(), "../../cmd/gantry").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("build gantry: %w: %s", err, out)
 	}

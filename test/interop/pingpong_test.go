@@ -162,7 +162,7 @@ func (c *command) await(text string) {
 		case err := <-c.over:
 			c.x.t.Fatalf("gantry has ended without saying %q: %v: %s", text, err, c.errs.String())
 		case <-c.x.ctx.Done():
-			c.x.t.Fatalf("gantry does not say %q: %s", text, c.errs.String())
+			c.x.t.Fatalf("gantry does not say %q: %s", text, c.quit())
 		}
 	}
 }
@@ -176,8 +176,18 @@ func (c *command) end(status int) {
 			c.x.t.Fatalf("gantry has ended with status %d, want %d: %s", got, status, c.errs.String())
 		}
 	case <-c.x.ctx.Done():
-		c.x.t.Fatalf("gantry does not end: %s", c.errs.String())
+		c.x.t.Fatalf("gantry does not end: %s", c.quit())
 	}
+}
+
+// quit has gantry print its goroutines and end, and returns what it has said.
+func (c *command) quit() string {
+	_ = c.cmd.Process.Signal(syscall.SIGQUIT)
+	select {
+	case <-c.over:
+	case <-time.After(3 * time.Second):
+	}
+	return c.errs.String()
 }
 
 // finish waits for gantry, which has to have compared iters messages.

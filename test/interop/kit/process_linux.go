@@ -102,9 +102,13 @@ func (p *Process) Wait(ctx context.Context) error {
 	}
 }
 
-// Kill ends the program if it still runs, and waits until it has gone.
+// Kill ends the program if it still runs, and waits until it has gone, or the
+// guest has had time enough to say so.
 func (p *Process) Kill() {
 	if _, _, err := p.g.send(order.Order{ID: p.id, Kill: true}); err == nil {
-		<-p.over
+		select {
+		case <-p.over:
+		case <-time.After(20 * time.Second):
+		}
 	}
 }
