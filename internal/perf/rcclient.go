@@ -99,7 +99,7 @@ func (c *RCClient) connected(ctx context.Context, t RCTest, f func(*rcRun) error
 		ctx = c.x.alive
 	}
 	r := newRun(ctx, a, b)
-	defer r.cancel(nil)
+	defer r.close()
 	return f(r)
 }
 

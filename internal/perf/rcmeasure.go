@@ -68,6 +68,6 @@ func inProcess(ctx context.Context, t RCTest, d RCDevice, f func(*rcRun) error) 
 		return err
 	}
 	r := newRun(ctx, a, rcLocal{b})
-	defer r.cancel(nil)
+	defer r.close()
 	return f(r)
 }

@@ -96,6 +96,7 @@ type rcRun struct {
 	gone   int                     // of them those that are lost
 	asked  int                     // how often late was asked
 	usual  time.Duration           // the time of a trip, over UC and UD
+	alarm  *alarm                  // set while nothing happens
 	failed error
 }
 
@@ -108,7 +109,14 @@ func newRun(ctx context.Context, a *rcEnd, b rcPeer) *rcRun {
 		r.trips = newLatencies()
 	}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	r.alarm = newAlarm(silence(&a.test), func() { r.cancel(r.silent()) })
 	return r
+}
+
+// close ends what a run has set going.
+func (r *rcRun) close() {
+	r.alarm.clear()
+	r.cancel(nil)
 }
 
 // fail ends the measurement.
@@ -215,35 +223,44 @@ func (r *rcRun) drive(done func() bool) error {
 			return r.a.failed
 		}
 		if did || r.a.help() {
+			r.alarm.clear()
 			idle = 0
 			continue
 		}
 		if err := r.b.fault(); err != nil {
 			return err
 		}
-		if idle++; idle%looks == 0 && r.ctx.Err() != nil {
-			return context.Cause(r.ctx)
+		if idle++; idle%looks == 0 {
+			if r.alarm.raise(); r.ctx.Err() != nil {
+				return context.Cause(r.ctx)
+			}
 		}
 		if err := r.rest(idle); err != nil {
 			return err
 		}
 	}
+	r.alarm.clear()
 	return r.b.fault()
 }
 
 // rest is what the client does when there is nothing for it to do.
 func (r *rcRun) rest(idle int) error {
+	var next interface{ wait(context.Context) error }
 	switch {
-	case r.a.test.Events && r.b.behind(r.a):
-		return r.b.wait(r.ctx)
-	case r.a.test.Events && !r.a.complete():
-		return r.a.wait(r.ctx)
-	case r.a.test.Events && !r.b.complete():
-		return r.b.wait(r.ctx)
-	default:
-		r.a.spin(idle)
+	case !r.a.test.Events:
+	case r.b.behind(r.a):
+		next = r.b
+	case !r.a.complete():
+		next = r.a
+	case !r.b.complete():
+		next = r.b
 	}
-	return nil
+	if next == nil {
+		r.a.spin(idle)
+		return nil
+	}
+	r.alarm.raise()
+	return next.wait(r.ctx)
 }
 
 // A poller that has found nothing for some turns, about 50 microseconds, lets
