@@ -30,10 +30,12 @@ func skipWithout(t *testing.T, err error) {
 	}
 }
 
-// testOf returns a small test, with some parameters set by f.
+// testOf returns a small test, with some parameters set by f. Its queue pairs
+// give up late: the whole process may stand still for half a second on a machine
+// that is busy with other tests.
 func testOf(op string, f func(*RCTest)) RCTest {
 	t := NewRCTest(op)
-	t.Size, t.Executor, t.Seed = 3000, "inline", 42
+	t.Size, t.Executor, t.Seed, t.Timeout = 3000, "inline", 42, 18
 	if f != nil {
 		f(&t)
 	}

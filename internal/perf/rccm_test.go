@@ -44,6 +44,7 @@ func datagrams(op, executor string, qps int) RCTest {
 func TestRCThroughTheConnectionManagerInBadWeather(t *testing.T) {
 	c := viaCM("send_bw", "RC", "workqueue", 40)
 	c.Faults = link.Faults{Loss: 0.05, Dup: 0.05, Seed: 3}
+	c.Timeout = 14 // it often waits for that
 	c.SRQ = true
 	c.RecvDepth = 64
 	p, err := MeasureRC(t.Context(), c, RCRun{Device: fabrics[0], Iterations: 10}, nil)
