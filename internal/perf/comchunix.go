@@ -64,7 +64,7 @@ func startComchProcess(ctx context.Context, command comchCommand, name string) (
 		p.done <- p.cmd.Wait()
 		end()
 	}()
-	go p.guard.watch(p.ended.Done(), p.kill)
+	go p.guard.watch(answerTime, p.ended.Done(), p.kill)
 	return p, nil
 }
 

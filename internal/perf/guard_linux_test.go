@@ -22,7 +22,7 @@ func TestGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g guard
 		ended, acted := make(chan struct{}), make(chan struct{})
-		go g.watch(ended, func() { close(acted) })
+		go g.watch(answerTime, ended, func() { close(acted) })
 		pass := func(d time.Duration) bool {
 			select {
 			case <-acted:
@@ -35,21 +35,21 @@ func TestGuard(t *testing.T) {
 			t.Fatal("it acted where nobody waited")
 		}
 		for range 30 {
-			if g.wait(); pass(answerTime - 2*guardTick) {
+			if g.wait(); pass(answerTime - 2*answerTime/guardTicks) {
 				t.Fatal("it acted on several waits")
 			}
 			g.over()
 		}
 		g.wait()
 		for n := range 5 {
-			if g.moved(n * guardStride); pass(answerTime - 2*guardTick) {
+			if g.moved(n * guardStride); pass(answerTime - 2*answerTime/guardTicks) {
 				t.Fatal("it acted on a wait that was not in vain")
 			}
 		}
-		if g.moved(1); !pass(answerTime + 2*guardTick) {
+		if g.moved(1); !pass(answerTime + 2*answerTime/guardTicks) {
 			t.Error("it did not act on a wait in vain")
 		}
-		go g.watch(ended, nil)
+		go g.watch(answerTime, ended, nil)
 		close(ended)
 	})
 }

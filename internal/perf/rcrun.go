@@ -3,6 +3,7 @@ package perf
 import (
 	"context"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -96,7 +97,8 @@ type rcRun struct {
 	gone   int                     // of them those that are lost
 	asked  int                     // how often late was asked
 	usual  time.Duration           // the time of a trip, over UC and UD
-	alarm  *alarm                  // set while nothing happens
+	guard  guard                   // it waits while nothing happens
+	over   sync.WaitGroup          // who watches that
 	failed error
 }
 
@@ -109,14 +111,14 @@ func newRun(ctx context.Context, a *rcEnd, b rcPeer) *rcRun {
 		r.trips = newLatencies()
 	}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
-	r.alarm = newAlarm(silence(&a.test), func() { r.cancel(r.silent()) })
+	r.over.Go(func() { r.watch(silence(&a.test)) })
 	return r
 }
 
 // close ends what a run has set going.
 func (r *rcRun) close() {
-	r.alarm.clear()
 	r.cancel(nil)
+	r.over.Wait()
 }
 
 // fail ends the measurement.
@@ -223,7 +225,7 @@ func (r *rcRun) drive(done func() bool) error {
 			return r.a.failed
 		}
 		if did || r.a.help() {
-			r.alarm.clear()
+			r.guard.over()
 			idle = 0
 			continue
 		}
@@ -231,7 +233,7 @@ func (r *rcRun) drive(done func() bool) error {
 			return err
 		}
 		if idle++; idle%looks == 0 {
-			if r.alarm.raise(); r.ctx.Err() != nil {
+			if r.guard.wait(); r.ctx.Err() != nil {
 				return context.Cause(r.ctx)
 			}
 		}
@@ -239,7 +241,7 @@ func (r *rcRun) drive(done func() bool) error {
 			return err
 		}
 	}
-	r.alarm.clear()
+	r.guard.over()
 	return r.b.fault()
 }
 
@@ -259,7 +261,7 @@ func (r *rcRun) rest(idle int) error {
 		r.a.spin(idle)
 		return nil
 	}
-	r.alarm.raise()
+	r.guard.wait()
 	return next.wait(r.ctx)
 }
 

@@ -65,7 +65,7 @@ func TestRCServerSaysNothingMore(t *testing.T) {
 				}
 			})
 			err := client.connected(t.Context(), test, func(r *rcRun) error {
-				r.alarm.limit = 50 * time.Millisecond
+				go r.watch(50 * time.Millisecond)
 				c.waits(r)
 				return r.failed
 			})
@@ -76,22 +76,4 @@ func TestRCServerSaysNothingMore(t *testing.T) {
 			}
 		})
 	}
-}
-
-// As long as anything happens, a client waits.
-func TestAlarmIsTakenBack(t *testing.T) {
-	ended := make(chan struct{})
-	a := newAlarm(time.Millisecond, func() { close(ended) })
-	for range 3 {
-		a.raise()
-		a.clear()
-	}
-	nap := time.NewTimer(20 * time.Millisecond)
-	select {
-	case <-nap.C:
-	case <-ended:
-		t.Fatal("it was taken back, and went off")
-	}
-	a.raise()
-	<-ended
 }
