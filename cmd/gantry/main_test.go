@@ -36,7 +36,7 @@ func (l leakChecked) Run() int {
 //	json PATH [VALUE]        standard output is one JSON document that has PATH
 //	                         (a.b.0.c; * is every element of a list), with VALUE
 func TestScripts(t *testing.T) {
-	end := time.Now().Add(4 * time.Minute) // a little earlier, what a script waits for prints its goroutines
+	end := time.Now().Add(8 * time.Minute) // a little earlier, what a script waits for prints its goroutines
 	if last, ok := t.Deadline(); ok && last.Before(end) {
 		end = last
 	}
