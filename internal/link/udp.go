@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/gantry-rdma/gantry/internal/frame"
 	"github.com/gantry-rdma/gantry/internal/sys"
@@ -60,9 +61,17 @@ type UDP struct {
 	got     recvCounters
 }
 
-// ListenUDP opens a link. The error wraps a syscall.Errno, and says what to do
-// if the port is taken: EADDRINUSE; or if no interface has the address:
-// EADDRNOTAVAIL. Where there is no Linux it is errors.ErrUnsupported.
+// deliveryPatience is how long a link waits for an IPv6 address that was added a
+// moment ago. The system takes less than a millisecond to complete it, and
+// hundreds where much goes on. Until then packets to it are dropped, and their
+// senders are told that they have left.
+const deliveryPatience = 2 * time.Second
+
+// ListenUDP opens a link. When it returns, what is sent to the link arrives, if
+// need be after a wait of two seconds at most. The error wraps a syscall.Errno,
+// and says what to do if the port is taken: EADDRINUSE; or if no interface has
+// the address: EADDRNOTAVAIL. Where there is no Linux it is
+// errors.ErrUnsupported.
 func ListenUDP(c UDPConfig) (*UDP, error) {
 	c = c.filled()
 	local := netip.AddrPortFrom(c.Addr.Unmap(), c.Port)
@@ -80,6 +89,10 @@ func ListenUDP(c UDPConfig) (*UDP, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %v: %w%s", local, err, advice(err, local))
 	}
+	// Whoever opens a link tells others its address next. Where the system never
+	// says that it delivers, because it keeps such routes in a table of their own
+	// (VRF) or tells nothing of them, the link is as good as it can be.
+	_, _ = sys.AwaitDelivery(local.Addr(), deliveryPatience)
 	if c.MTU <= 0 {
 		c.MTU = has.mtu
 	}
