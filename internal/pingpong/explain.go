@@ -2,6 +2,7 @@ package pingpong
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/gantry-rdma/gantry/internal/link"
@@ -12,20 +13,48 @@ import (
 // stalled says why nothing happens any more.
 func (g *game) stalled() error {
 	t := &g.e.test
-	why := g.e.findings()
-	if why == "" && g.received+g.sent == 0 {
+	why, late := g.e.findings(), g.e.counter("drop_late")
+	switch {
+	case why != "":
+	case g.received == 0 && late > 0:
+		why = fmt.Sprintf("its packets have PSNs from before the one that it named (drop_late %d): is what sends them the program that named it", late)
+	case g.received+g.sent == 0:
 		why = fmt.Sprintf("its packets did come, and no whole message: is --size %d its size as well", t.Size)
 		if t.Type != verbs.UD {
 			why += fmt.Sprintf(", and --mtu %d its MTU", t.MTU)
 		}
-	} else if why == "" {
+	default:
 		why = "the other end has ended (has it the same --iters?) or stands still"
 		if t.Type != verbs.RC {
 			why += fmt.Sprintf(", or a packet is lost: %v does not send it again", name(t.Type))
 		}
 	}
-	return rendezvous.Errorf(rendezvous.ErrLost, "nothing has come from %v for %v, after %d of %d messages: %s",
-		g.e.peer.GID, t.Limit, g.received, t.Iters, why)
+	return rendezvous.Errorf(rendezvous.ErrLost, "nothing has come from %v for %v, after %d of %d messages: %s; counted here: %s",
+		g.e.peer.GID, t.Limit, g.received, t.Iters, why, g.e.tally())
+}
+
+// tally lists what became of packets at this end. The lists of both ends
+// together say whether a packet has left, has come, and why it was dropped.
+func (e *end) tally() string {
+	var b strings.Builder
+	for _, c := range e.dev.Counters() {
+		switch c.Name {
+		case "sent_pkts", "rcvd_pkts":
+		case "send_err", "link_blocked", "no_receive_buffer", "no_frame", "no_room", "out_of_seq_request":
+			if c.Value == 0 {
+				continue
+			}
+		default:
+			if c.Value == 0 || !strings.HasPrefix(c.Name, "drop_") {
+				continue
+			}
+		}
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s %d", c.Name, c.Value)
+	}
+	return b.String()
 }
 
 // failed says what a completion in error means.

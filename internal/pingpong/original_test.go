@@ -374,7 +374,8 @@ func TestSilenceOfEachServiceEnds(t *testing.T) {
 			if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EADDRINUSE) {
 				t.Skip(err)
 			}
-			if !errors.Is(err, rendezvous.ErrLost) || !strings.Contains(err.Error(), "after 0 of 1000 messages") {
+			if !errors.Is(err, rendezvous.ErrLost) || !strings.Contains(err.Error(), "after 0 of 1000 messages") ||
+				!strings.Contains(err.Error(), "; counted here: sent_pkts ") || !strings.HasSuffix(err.Error(), ", rcvd_pkts 0") {
 				t.Errorf("%s, events %v: got %v", name(service), events, err)
 			}
 		}
