@@ -129,6 +129,21 @@ func TestPingpongOverIPv6(t *testing.T) {
 	}
 }
 
+// The system completes an IPv6 address a while after it was added: here, when
+// the server has begun to open its device.
+func TestPingpongOverAnAddressThatIsNotComplete(t *testing.T) {
+	const late = `
+until ip -6 route del local fd00:61::1 dev lo table local 2>/dev/null; do sleep 0.01; done # the system has added it
+{ sleep 0.3; ip -6 route add local fd00:61::1 dev lo table local; } &
+`
+	for _, service := range []string{"uc", "ud"} { // rc sends what is lost again
+		out, err := inNamespace(t, late+"play '"+service+" -c -n 10 --timeout 5s' '--addr fd00:61::1' 'localhost --addr fd00:61::2'")
+		if err != nil || strings.Count(out, "10 messages validated") != 2 {
+			t.Errorf("%s: %v: %s", service, err, out)
+		}
+	}
+}
+
 func TestPingpongOfTwoIPVersions(t *testing.T) {
 	for _, c := range []struct{ what, script, want string }{
 		{"TCP over IPv6, RoCE over IPv4", "play 'rc -n 10 -c' '--addr 127.0.0.1' '::1 --addr 127.0.0.2'", "10 messages validated"},
