@@ -18,7 +18,8 @@ type Config struct {
 	// Addr is the address of the device: its GID. Over UDP it must be one of
 	// this machine, and nobody else may have port 4791 on it. Not valid stands
 	// for 127.0.0.1; in a pair for 192.0.2.1 and 192.0.2.2, which no network
-	// knows.
+	// knows. An IPv6 address that was added a moment ago takes the system up to
+	// some hundred milliseconds, for which Open waits.
 	Addr netip.Addr
 
 	// Executor runs the device, and the queue pairs that have none of their
