@@ -39,6 +39,7 @@ type pingpongDocument struct {
 	Size      int    `json:"size"`
 	MTU       int    `json:"mtu,omitempty"` // not of datagrams
 	Events    bool   `json:"events"`
+	CQMod     int    `json:"cq_mod"` // messages to a completion of this end
 	pingpong.Result
 	Local  pingpongDest `json:"local"`
 	Remote pingpongDest `json:"remote"`
@@ -128,7 +129,7 @@ func (p *pingpongFlags) carryOut(cmd *cobra.Command, c *console) (err error) {
 		defer func() { core.KeepFirst(&err, f.Close()) }()
 		p.test.Capture = f
 	}
-	doc := &pingpongDocument{Transport: p.name, Size: p.test.Size, Events: p.test.Events}
+	doc := &pingpongDocument{Transport: p.name, Size: p.test.Size, Events: p.test.Events, CQMod: p.test.Moderation}
 	if p.test.Type != verbs.UD {
 		doc.MTU = p.test.MTU
 	}

@@ -36,6 +36,7 @@ func (p *pingpongFlags) define(f *pflag.FlagSet) {
 		f.BoolVarP(&t.Times, "ts", "t", false, "print the times between receives, in nanoseconds, as this program sees them")
 		f.IntVarP(&t.AckTimeout, "qp-timeout", "u", t.AckTimeout, "local ACK timeout: 4.096 us times 2 to the power of this")
 	}
+	f.IntVarP(&t.Moderation, "cq-mod", "Q", 1, "one completion for so many messages that this end sends")
 	f.StringVar(&p.addr, "addr", "", "address of this end's device")
 	f.Var(&p.limit, "timeout", "give up when nothing happens for this time")
 	f.BoolVar(&p.loop, "loop", false, "both ends in this process, on 127.0.0.1 and 127.0.0.2, or --addr and the next one")

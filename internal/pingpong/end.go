@@ -27,6 +27,10 @@ const (
 	rnrTimer     = 12 // 0.64 ms
 )
 
+// MaxModeration is the highest Test.Moderation: the send queue holds four times
+// as many messages.
+const MaxModeration = 4096
+
 // A Test says what the ends do. They have to agree on Type, Size, MTU and
 // Iters, which they do not tell each other.
 type Test struct {
@@ -38,6 +42,10 @@ type Test struct {
 	Events bool         // wait for completions instead of polling
 	Check  bool         // compare the contents
 	Times  bool         // measure between receives
+
+	// Moderation is for how many messages there is one completion: that of the
+	// last of them. The originals have 1.
+	Moderation int
 
 	AckTimeout int           // local ACK timeout of RC: 4.096 us << AckTimeout
 	Limit      time.Duration // without anything happening, after which it fails
@@ -59,7 +67,7 @@ func DefaultSize(t verbs.QPType) int {
 func NewTest(t verbs.QPType) Test {
 	return Test{
 		Type: t, Size: DefaultSize(t), MTU: DefaultMTU, Depth: DefaultDepth, Iters: DefaultIters,
-		AckTimeout: ackTimeout, Limit: 10 * time.Second,
+		Moderation: 1, AckTimeout: ackTimeout, Limit: 10 * time.Second,
 	}
 }
 
@@ -74,7 +82,7 @@ func (t *Test) Verify() error {
 		most         int
 	}{
 		{"size", t.Size, 1, MaxSize}, {"rx-depth", t.Depth, 1, 16384}, {"iters", t.Iters, 1, 1 << 30},
-		{"qp-timeout", t.AckTimeout, 0, 31},
+		{"cq-mod", t.Moderation, 1, MaxModeration}, {"qp-timeout", t.AckTimeout, 0, 31},
 	} {
 		if p.value < p.least || p.value > p.most {
 			return rendezvous.Errorf(rendezvous.ErrParameter, "%s %d: %d to %d are possible", p.flag, p.value, p.least, p.most)
@@ -87,6 +95,16 @@ func (t *Test) Verify() error {
 		return rendezvous.Errorf(rendezvous.ErrParameter, "size %d: a datagram is one packet, of %d bytes at most", t.Size, roce.MTU4096.Bytes())
 	}
 	return nil
+}
+
+// sendDepth is how many messages the send queue holds. Those without a completion
+// leave it behind one that has a completion, and ask for an acknowledgement
+// themselves when a quarter of it is in use.
+func (t *Test) sendDepth() int {
+	if t.Moderation == 1 {
+		return 1
+	}
+	return 4 * t.Moderation
 }
 
 // timeout is the local ACK timeout.
@@ -235,7 +253,7 @@ func (e *end) message() []byte { return e.mem[e.grh:][:e.test.Size] }
 func (e *end) makeQP() (err error) {
 	e.qp, err = e.pd.CreateQP(verbs.QPInit{
 		Type: e.test.Type, SendCQ: e.cq, RecvCQ: e.cq,
-		Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: e.test.Depth, MaxSendSGE: 1, MaxRecvSGE: 1},
+		Cap: verbs.QPCap{MaxSendWR: e.test.sendDepth(), MaxRecvWR: e.test.Depth, MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
 	if err != nil {
 		return fmt.Errorf("make a queue pair: %w", err)

@@ -69,6 +69,41 @@ func TestAnIterationHasNoWaitInIt(t *testing.T) {
 	}
 }
 
+// The last message has a completion, too, however many there are.
+func TestOneCompletionStandsForManyMessages(t *testing.T) {
+	for _, service := range []verbs.QPType{verbs.RC, verbs.UC, verbs.UD} {
+		for _, c := range []struct {
+			iters, moderation int
+			want              uint64
+		}{{50, 16, 4}, {48, 16, 3}, {5, 16, 1}, {50, 1, 50}, {3, MaxModeration, 1}} {
+			client := NewTest(service)
+			client.Iters, client.Size, client.Check, client.Events = c.iters, 3000, true, c.iters == 48
+			server := client
+			client.Moderation = c.moderation
+			s, r := together(t, server, client)
+			if n := r.Counters["rdma_sends"]; n != c.want || !r.Validated {
+				t.Errorf("%s, %+v: %d completions, validated %v", name(service), c, n, r.Validated)
+			}
+			if n := s.Counters["rdma_sends"]; n != uint64(c.iters) || !s.Validated {
+				t.Errorf("%s, %+v: the server has %d completions, validated %v", name(service), c, n, s.Validated)
+			}
+		}
+	}
+}
+
+// With few completions much is outstanding, and sent again, while its memory has
+// the next message already.
+func TestMessagesWithoutCompletionsAreRepaired(t *testing.T) {
+	for seed := range uint64(8) {
+		test := NewTest(verbs.RC)
+		test.Size, test.Iters, test.Check, test.Moderation = 3000, 100, true, 16
+		test.Faults.Loss, test.Faults.Dup, test.Faults.Reorder, test.Faults.Seed = 0.03, 0.03, 0.03, seed
+		if s, c := together(t, test, test); !t.Failed() && (!s.Validated || !c.Validated) {
+			t.Errorf("seed %d: %d and %d messages were compared, want 100", seed, s.Checked, c.Checked)
+		}
+	}
+}
+
 // A canceller calls itself when it has been written to so many times.
 type canceller struct {
 	left   int

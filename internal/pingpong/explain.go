@@ -62,6 +62,9 @@ func (g *game) failed(wc *verbs.WC) error {
 	e, what := g.e, "receive"
 	if wc.ID == sendID {
 		what = fmt.Sprintf("message %d", g.posted)
+		if first := g.sent + 1; first < g.posted {
+			what = fmt.Sprintf("one of messages %d to %d", first, g.posted)
+		}
 	}
 	return rendezvous.Errorf(blame(e, wc.Status), "%s: %v (%d): %s", what, wc.Status.Description(), wc.Status, g.cause(wc.Status))
 }
