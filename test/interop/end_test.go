@@ -49,6 +49,7 @@ type plan struct {
 	mtu      int          // path MTU; 0: 1024
 	psn      roce.PSN
 	srq      bool // at Gantry
+	spared   bool // requests say themselves whether they have a completion
 	timeout  uint8
 	retry    uint8
 	rnrRetry uint8
@@ -114,6 +115,9 @@ func masksOf(kind verbs.QPType) [3]verbs.AttrMask {
 // qkey is that of both ends.
 const qkey = 0x11111111
 
+// sendDepth is that of Gantry's send queue.
+const sendDepth = 256
+
 // remote are the rights of the peer.
 const remote = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 
@@ -122,8 +126,8 @@ func (e *end) open(addr netip.Addr, p plan) {
 	e.openDevice(addr)
 	x := e.x
 	var err error
-	init := verbs.QPInit{Type: p.kind, SendCQ: e.cq, RecvCQ: e.cq, SQSigAll: true,
-		Cap: verbs.QPCap{MaxSendWR: 256, MaxRecvWR: 256, MaxSendSGE: 1, MaxRecvSGE: 1}}
+	init := verbs.QPInit{Type: p.kind, SendCQ: e.cq, RecvCQ: e.cq, SQSigAll: !p.spared,
+		Cap: verbs.QPCap{MaxSendWR: sendDepth, MaxRecvWR: 256, MaxSendSGE: 1, MaxRecvSGE: 1}}
 	if p.srq {
 		e.srq, err = e.pd.CreateSRQ(verbs.SRQInit{MaxWR: 256, MaxSGE: 1})
 		x.must(err)

@@ -21,6 +21,7 @@ func TestGantryAndTheKernelUnderstandEachOther(t *testing.T) {
 			r.badRows(t)
 			r.streamRows(t)
 			r.operationRows(t)
+			r.unsignaledRows(t)
 			r.waitRows(t)
 			r.errorRows(t)
 			r.cmRows(t)

@@ -22,6 +22,7 @@ type match struct {
 	six    bool   // IPv6, for the packets; TCP is over IPv4 always
 	iters  int
 	args   []string // for both: the flags are the same
+	own    []string // for Gantry alone
 }
 
 // port is where the server of the TCP exchange listens. Each row has the next
@@ -39,6 +40,7 @@ func (x *row) play(m match) {
 	args := append([]string{"-p", strconv.Itoa(port), "-n", strconv.Itoa(m.iters), "-c"}, m.args...)
 	original := append([]string{"ibv_" + m.kind + "_pingpong", "-d", "rxe0", "-g", strconv.Itoa(x.gids[theirs])}, args...)
 	own := append([]string{"pingpong", m.kind, "--json", "--addr", ours.String(), "--timeout", "60s"}, args...)
+	own = append(own, m.own...)
 	if m.kind == "rc" {
 		// Eight times 67 ms, as the originals have it, is less than a guest can
 		// stand still; the kernel's driver repeats for ever.

@@ -115,10 +115,11 @@ type row struct {
 	ctx     context.Context
 	weather kit.Weather
 	ours    map[string]uint64
-	note    string // for the report
-	refused int    // packets that the kernel did not take, though they were not damaged
-	calm    bool   // nothing may have been sent again, but for probes
-	gone    bool   // the guest's queue pair has gone or failed, so it drops what comes
+	note    string             // for the report
+	refused int                // packets that the kernel did not take, though they were not damaged
+	calm    bool               // nothing may have been sent again, but for probes
+	judge   func([2]kit.Tally) // looks at what passed on the wire, too; or nil
+	gone    bool               // the guest's queue pair has gone or failed, so it drops what comes
 	ends    []func()
 }
 
@@ -187,6 +188,9 @@ func (x *row) check(tally [2]kit.Tally, before map[string]int64) {
 	if x.calm {
 		x.quiet(tally)
 	}
+	if x.judge != nil {
+		x.judge(tally)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second) // the row's own may be over
 	defer cancel()
 	log, err := x.guest.Log(ctx)
@@ -218,6 +222,9 @@ func (x *row) check(tally [2]kit.Tally, before map[string]int64) {
 		g.Overrun, tally[kit.ToHost].Overrun)
 	x.t.Logf("kernel: %s", strings.Join(theirs, ", "))
 	x.t.Logf("Gantry: %v", x.ours)
+	if x.note != "" {
+		x.t.Logf("note: %s", x.note)
+	}
 	for line := range strings.Lines(log) {
 		if !strings.Contains(line, "speed is unknown") { // of a virtual card it always is
 			x.t.Logf("kernel says: %s", line)

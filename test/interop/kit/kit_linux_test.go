@@ -56,6 +56,11 @@ func TestModulesComeBehindThoseTheyNeed(t *testing.T) {
 
 // packet returns a frame with an RC SEND of n bytes.
 func packet(t *testing.T, psn roce.PSN, n int) []byte {
+	return packetWith(t, roce.RCSendOnly, false, psn, n)
+}
+
+// packetWith returns a frame with any packet of a connection.
+func packetWith(t *testing.T, op roce.Opcode, ask bool, psn roce.PSN, n int) []byte {
 	t.Helper()
 	path := roce.Path{Src: netip.MustParseAddrPort("192.0.2.1:4791"), Dst: netip.MustParseAddrPort("192.0.2.2:4791"), HopLimit: 64, Ident: roce.Segment(0)}
 	flow, ok := roce.NewFlow(path.Src, path.Dst)
@@ -63,7 +68,8 @@ func packet(t *testing.T, psn roce.PSN, n int) []byte {
 		t.Fatal("no flow")
 	}
 	var head [roce.HeadSize]byte
-	h := roce.Build(&head, roce.RCSendOnly)
+	h := roce.Build(&head, op)
+	h.BTH().SetAckReq(ask)
 	h.BTH().SetPSN(psn)
 	h.BTH().SetDestQP(17)
 	var room [roce.Room]byte
@@ -102,6 +108,25 @@ func TestTheWireCountsWhatIsSentAgain(t *testing.T) {
 	}
 	if got := w.tally[ToGuest].Again; got != 2 {
 		t.Errorf("%d sent again, want 2", got)
+	}
+}
+
+func TestTheWireCountsWhoAsksAndWhoAnswers(t *testing.T) {
+	w := newWire(Weather{})
+	for i, c := range []struct {
+		op  roce.Opcode
+		ask bool
+	}{
+		{roce.RCSendFirst, true}, {roce.RCSendLast, false}, {roce.RCSendOnly, true}, {roce.RCWriteFirst, false},
+		{roce.RCWriteLast, true}, {roce.RCReadRequest, true}, {roce.RCReadResponseOnly, false}, {roce.RCAck, false},
+	} {
+		w.strike(ToGuest, packetWith(t, c.op, c.ask, roce.PSN(i), 0))
+	}
+	wrong := packet(t, 9, 8)
+	wrong[60] ^= 1
+	w.strike(ToGuest, wrong)
+	if y := w.tally[ToGuest]; y.Ends != 3 || y.Asked != 2 || y.Acks != 1 {
+		t.Errorf("%d messages end, %d ask, %d answers; want 3, 2 and 1", y.Ends, y.Asked, y.Acks)
 	}
 }
 

@@ -33,6 +33,9 @@ type Tally struct {
 	Reordered int    // by the weather
 	Overrun   int    // frames of any kind that found the queue full
 	Again     int    // requests whose PSN was sent before by the queue pair: see again
+	Ends      int    // last packets of SENDs and WRITEs of a connection
+	Asked     int    // of these, which ask for an acknowledgement
+	Acks      int    // acknowledgements, of all kinds
 
 	// Overdue is the shortest time after which one of them was sent again, and
 	// Silence the longest in which the other end sent nothing.
@@ -205,16 +208,33 @@ func packetOf(f []byte) (d roce.Datagram, ok bool) {
 	return d, ok && d.Dst().Port() == udpPort
 }
 
-// count verifies a packet.
+// count verifies a packet, and looks at who asks and who answers.
 func (t *Tally) count(d roce.Datagram) {
 	t.Packets++
 	if d.Valid() {
+		t.converse(d)
 		return
 	}
 	if t.BadICRC++; t.BadICRC == 1 {
 		t.FirstBad = d.Src().String() + " to " + d.Dst().String()
 		if p, ok := roce.Parse(d.Payload()); ok {
 			t.FirstBad += ": " + p.String()
+		}
+	}
+}
+
+// converse counts the end of a message, or an acknowledgement.
+func (t *Tally) converse(d roce.Datagram) {
+	p, ok := roce.Parse(d.Payload())
+	if !ok || p.Opcode().Transport() != roce.RC {
+		return
+	}
+	switch op := p.Opcode(); {
+	case op.Has(roce.IsAck):
+		t.Acks++
+	case op.Has(roce.IsEnd | roce.IsSend), op.Has(roce.IsEnd | roce.IsWrite):
+		if t.Ends++; p.BTH().AckReq() {
+			t.Asked++
 		}
 	}
 }

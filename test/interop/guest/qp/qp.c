@@ -26,7 +26,8 @@
  *	collect=N,OFF,LEN,MS           take up to N completions of receives that were
  *	                               posted with burst's buffers (of LEN bytes, and 40
  *	                               for datagrams), until none comes for MS; each
- *	                               message has to be whole, with any SEED
+ *	                               message has to be whole, with any SEED; over RC
+ *	                               the n-th one with SEED n
  *	recvs=N,OFF,LEN                post receives for collect
  *	fill=OFF,LEN,SEED              write a pattern: byte i is SEED + 7 * i + i / 251
  *	check=OFF,LEN,SEED             the pattern has to be there
@@ -103,12 +104,12 @@ static void create(int type)
 	memset(buf, 0, key[SIZE]);
 	int rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 	mr = ibv_reg_mr(pd, buf, key[SIZE], rights);
-	cq = ibv_create_cq(device, 1024, NULL, NULL, 0);
+	cq = ibv_create_cq(device, 2048, NULL, NULL, 0);
 	struct ibv_srq_init_attr sa = {.attr = {.max_wr = 256, .max_sge = 1}};
 	if (key[USESRQ] && !(srq = ibv_create_srq(pd, &sa)))
 		die("create", "the shared receive queue");
 	struct ibv_qp_init_attr qa = {.send_cq = cq, .recv_cq = cq, .srq = srq, .qp_type = type,
-		.cap = {.max_send_wr = 256, .max_recv_wr = srq ? 0 : 256, .max_send_sge = 1, .max_recv_sge = 1}};
+		.cap = {.max_send_wr = 256, .max_recv_wr = srq ? 0 : 1024, .max_send_sge = 1, .max_recv_sge = 1}};
 	qp = mr && cq ? ibv_create_qp(pd, &qa) : NULL;
 	if (!qp)
 		die("create", "the queue pair");
@@ -214,7 +215,7 @@ static void check(const unsigned char *b, unsigned long long len, unsigned long 
 		}
 }
 
-/* Messages of a service that may lose some. */
+/* Many messages, some of which may get lost but over RC. */
 static void burst(void)
 {
 	unsigned long long n = arg[0], off = arg[1], len = arg[2];
@@ -260,7 +261,7 @@ static void collect(void)
 		if (wc.byte_len != stride)
 			complain("length", wc.byte_len, stride);
 		const unsigned char *b = buf + arg[1] + got++ * stride + skip;
-		check(b, arg[2], b[0]);
+		check(b, arg[2], qp->qp_type == IBV_QPT_RC ? got - 1 : b[0]);
 	}
 	printf("collected %llu\n", got);
 }
