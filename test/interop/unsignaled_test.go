@@ -89,15 +89,12 @@ func (x *row) unsignaled(six bool) {
 		e.wait(verbs.WCSuccess)
 	}
 	x.collected(e)
-	least := sparedCount / 2
-	if x.weather != good {
-		least /= 2 // what is sent again asks
-	}
-	x.judge = x.spared(least)
+	x.judge = x.spared(sparedCount / 4) // after a probe 64 ask, and what is sent again asks
 }
 
 // unsignaledFull sends them as fast as the queue has room. The last one alone
-// has a completion, so all begin to ask when a quarter of the queue is in use.
+// has a completion, so all ask from when a quarter of the queue is in use, which
+// is soon.
 func (x *row) unsignaledFull(six bool) {
 	e := x.stream(six)
 	for i := 1; i < sparedCount; i++ {
@@ -105,7 +102,7 @@ func (x *row) unsignaledFull(six bool) {
 	}
 	e.wait(verbs.WCSuccess)
 	x.collected(e)
-	x.judge = x.spared(sendDepth / 16)
+	x.judge = x.spared(1)
 }
 
 // stream joins with a guest that collects messages, which have to be there in
