@@ -156,9 +156,12 @@ func (c *command) listens() bool {
 }
 
 // await waits until gantry has said something on its standard error.
-func (c *command) await(text string) {
+func (c *command) await(text string) { c.x.t.Helper(); c.awaitTimes(text, 1) }
+
+// awaitTimes waits until it has said it so many times.
+func (c *command) awaitTimes(text string, n int) {
 	c.x.t.Helper()
-	for tick := time.Tick(10 * time.Millisecond); !strings.Contains(c.errs.String(), text); {
+	for tick := time.Tick(10 * time.Millisecond); strings.Count(c.errs.String(), text) < n; {
 		select {
 		case <-tick:
 		case err := <-c.over:
