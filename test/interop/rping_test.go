@@ -195,7 +195,10 @@ func (x *row) rpingManyTheirs() {
 	ours.awaitTimes("\ngantry: client ", clients+1) // the last may have ended a little earlier
 	x.must(ours.cmd.Process.Signal(syscall.SIGINT))
 	got := ours.rpingDocument(1)
-	failed := strings.Count(ours.errs.String(), "has left in the middle of ping ")
+	// Of a program that is killed the kernel may take the memory first, and refuse
+	// what arrives then.
+	failed := strings.Count(ours.errs.String(), "has left in the middle of ping ") +
+		strings.Count(ours.errs.String(), " pings: message: remote operation error: ")
 	if want := (rpingDoc{got.Count, victimSize, true, clients + 1, failed}); got != want || got.Count <= count {
 		x.t.Errorf("gantry has done %+v, want %+v with more than %d pings: %s", got, want, count, ours.errs.String())
 	}
