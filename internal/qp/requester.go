@@ -261,6 +261,9 @@ func (s *Sender) sendPacket(w *WQE, probe bool) Wait {
 		f.Len, f.Pad = n, uint8(roce.PadFor(n))
 		h.BTH().SetPad(int(f.Pad))
 	}
+	if last && !ask {
+		s.spared++
+	}
 	s.sent(s.at.seq+int64(s.took), ask)
 	s.passed(w)
 	s.env.Emit(f)
@@ -313,7 +316,7 @@ func (s *Sender) sent(end int64, ask bool) {
 		if s.at.seq >= s.high {
 			s.pace.measure(end-1, s.now)
 		}
-		s.asked, s.quiet = end-1, 0
+		s.asked, s.quiet, s.spared = end-1, 0, 0
 	}
 	s.at.seq = end
 	s.high = max(s.high, end)

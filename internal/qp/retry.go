@@ -132,7 +132,7 @@ func (s *Sender) refused(r *response) compStep {
 // rewind puts the cursor on the oldest outstanding packet.
 func (s *Sender) rewind() {
 	s.at = cursor{seq: s.una, wqe: s.acked}
-	s.reads, s.asked, s.quiet = 0, s.una-1, 0
+	s.reads, s.asked, s.quiet, s.spared = 0, s.una-1, 0, 0
 	s.pace.timed, s.retry.doubt = none, false
 	if s.acked == s.tail {
 		return
@@ -179,7 +179,7 @@ func (s *Sender) probe() {
 		s.pace.backOff(&s.cfg, s.now, s.waitsForRead())
 		return // all is being sent again as it is
 	}
-	at, reads, asked, quiet := s.at, s.reads, s.asked, s.quiet
+	at, reads, asked, quiet, spared := s.at, s.reads, s.asked, s.quiet, s.spared
 	s.took = 1
 	s.rewind()
 	w := s.q.at(s.at.wqe)
@@ -193,7 +193,7 @@ func (s *Sender) probe() {
 		s.rewind() // its memory is gone: it fails in its turn
 		return
 	}
-	s.at, s.reads, s.asked, s.quiet = at, reads, asked, quiet
+	s.at, s.reads, s.asked, s.quiet, s.spared = at, reads, asked, quiet, spared
 	if why == WaitNothing {
 		if asked < s.una {
 			s.asking = askAgain

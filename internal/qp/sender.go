@@ -50,7 +50,8 @@ type Sender struct {
 	state State
 	mute  bool // the completion queue is lost: complete nothing more
 
-	asking uint8 // requests that ask for an answer although they need not
+	asking uint8  // requests that ask for an answer although they need not
+	spared uint32 // requests sent since the last that asked
 	now    Instant
 
 	// Packets are counted without wrapping; see psnOf.
@@ -103,7 +104,7 @@ func (s *Sender) Start(c SenderConfig) {
 	s.retry.probed = none
 	s.retry.refill(&s.cfg)
 	s.pace.stop()
-	s.asking = 0
+	s.asking, s.spared = 0, 0
 }
 
 // State returns what the Sender does.

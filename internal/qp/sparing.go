@@ -13,6 +13,8 @@ package qp
 // It asks all the same where somebody may come to wait for it:
 //
 //   - A quarter of the queue is not answered: slots become free with the answer.
+//     Then one in so many asks that there are sixteen for the whole queue: who
+//     fills it is not to wait for the end of a quarter.
 //   - It is sent once more, or the queue is to be drained.
 //   - A probe would not come long before the timeout does, or no round trip is
 //     known yet.
@@ -31,7 +33,10 @@ func (s *Sender) asks(w *WQE) bool {
 		s.asking--
 		return true
 	}
-	return s.at.wqe+1-s.acked >= s.q.depth/4 || !s.pace.patient(&s.cfg)
+	if s.at.wqe+1-s.acked >= s.q.depth/4 && s.spared+1 >= s.q.depth/16 {
+		return true
+	}
+	return !s.pace.patient(&s.cfg)
 }
 
 // tells reports whether a request completes with an entry if it succeeds.
