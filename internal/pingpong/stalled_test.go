@@ -120,3 +120,30 @@ func TestAnEndSaysWhatBecameOfPackets(t *testing.T) {
 		t.Errorf("the client counted %s, want %s", got, want)
 	}
 }
+
+// A client that has all answers needs no acknowledgement of its last message. A
+// server does, and so does a client that misses an answer.
+func TestTheLastAcknowledgementIsNotMissedWhereTheAnswerIsThere(t *testing.T) {
+	server, client := opponents(t, NewTest(verbs.RC), 0)
+	n := client.test.Iters
+	for _, c := range []struct {
+		what     string
+		e        *end
+		received int
+		fails    bool
+	}{
+		{"client with all answers", client, n, false},
+		{"client without the last", client, n - 1, true},
+		{"server", server, n, true},
+	} {
+		g := &game{e: c.e, posted: n, sent: n - 1, received: c.received, pending: sendID}
+		err := g.complete(&verbs.WC{ID: sendID, Status: verbs.WCRetryExc})
+		if (err != nil) != c.fails || err == nil && g.sent != n {
+			t.Errorf("%s: got error %v, %d of %d messages sent", c.what, err, g.sent, n)
+		}
+		flushed := g.complete(&verbs.WC{ID: recvID, Status: verbs.WCFlushErr})
+		if (flushed != nil) != c.fails {
+			t.Errorf("%s: a receive that is flushed behind it: got error %v", c.what, flushed)
+		}
+	}
+}

@@ -93,8 +93,8 @@ func (x *row) unsignaled(six bool) {
 }
 
 // unsignaledFull sends them as fast as the queue has room. The last one alone
-// has a completion, so all ask from when a quarter of the queue is in use, which
-// is soon.
+// has a completion, so one in 16 asks from when a quarter of the queue is in use,
+// which is soon.
 func (x *row) unsignaledFull(six bool) {
 	e := x.stream(six)
 	for i := 1; i < sparedCount; i++ {
