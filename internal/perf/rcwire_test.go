@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 	"github.com/gantry-rdma/gantry/verbs"
 )
 
@@ -238,7 +239,7 @@ func TestRCNobodyListens(t *testing.T) {
 const peerVariable = "GANTRY_TEST_UDP_PEER"
 
 func testPeer(ctx context.Context) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd := child.Until(ctx, os.Args[0])
 	cmd.Env = append(os.Environ(), peerVariable+"=1")
 	return cmd
 }
@@ -267,7 +268,7 @@ func TestBareUDP(t *testing.T) {
 			if name == "beside UD" {
 				test.RC, test.UD, beside = nil, beside, nil
 			}
-			res, err := MeasureUDP(t.Context(), test, nil)
+			res, err := MeasureUDP(inTime(t), test, nil)
 			skipWithout(t, err)
 			if err != nil {
 				t.Fatal(err)
@@ -281,12 +282,12 @@ func TestBareUDP(t *testing.T) {
 			}
 		})
 	}
-	_, err := MeasureUDP(t.Context(), UDPTest{Size: 0, Peer: testPeer}, nil)
+	_, err := MeasureUDP(inTime(t), UDPTest{Size: 0, Peer: testPeer}, nil)
 	if !errors.Is(err, ErrRCParameter) {
 		t.Errorf("size 0: got error %v", err)
 	}
-	_, err = MeasureUDP(t.Context(), UDPTest{Size: 64, Peer: func(ctx context.Context) *exec.Cmd {
-		return exec.CommandContext(ctx, os.Args[0], "-test.run=^$")
+	_, err = MeasureUDP(inTime(t), UDPTest{Size: 64, Peer: func(ctx context.Context) *exec.Cmd {
+		return child.Until(ctx, os.Args[0], "-test.run=^$")
 	}}, nil)
 	if err == nil {
 		t.Error("a peer that ends at once: no error")
