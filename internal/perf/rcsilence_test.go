@@ -57,7 +57,14 @@ func TestRCServerSaysNothingMore(t *testing.T) {
 		{"an answer, events", "send_lat", true, answer},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			addr, _ := served(t)
+			addr, ended := served(t)
+			t.Cleanup(func() { // the next server has the same address
+				select {
+				case <-ended:
+				case <-time.After(10 * time.Second):
+					t.Error("the server does not end")
+				}
+			})
 			client := dialed(t, mutedAt(t, addr, `"finish"`))
 			test := testOf(c.op, func(t *RCTest) {
 				if t.Events = c.events; c.events {
