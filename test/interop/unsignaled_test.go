@@ -102,7 +102,7 @@ func (x *row) unsignaledFull(six bool) {
 	}
 	e.wait(verbs.WCSuccess)
 	x.collected(e)
-	x.judge = x.spared(1)
+	x.judge = x.spared(sparedCount / 4)
 }
 
 // stream joins with a guest that collects messages, which have to be there in
