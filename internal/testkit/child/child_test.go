@@ -3,6 +3,7 @@ package child
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -13,7 +14,8 @@ import (
 	"time"
 )
 
-// roleVariable makes this test program a process that never ends.
+// roleVariable makes this test program a process that never ends, or ends
+// without a test.
 const roleVariable = "CHILD_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -23,6 +25,10 @@ func TestMain(m *testing.M) {
 		hang()
 	case "hangs":
 		hang()
+	case "silent":
+		os.Exit(0)
+	case "unprepared":
+		os.Exit(Unprepared)
 	}
 	os.Exit(m.Run())
 }
@@ -31,14 +37,16 @@ func hang() {
 	<-time.After(time.Hour)
 }
 
-// A witness is a test whose failures are wanted.
+// A witness is a test whose failures are wanted, and goes on when it is skipped.
 type witness struct {
 	testing.TB
-	said strings.Builder
+	said, skips strings.Builder
 }
 
-func (w *witness) Errorf(format string, _ ...any) { w.said.WriteString(format) }
-func (w *witness) Logf(string, ...any)            {}
+func (w *witness) Errorf(format string, args ...any) { fmt.Fprintf(&w.said, format, args...) }
+func (w *witness) Skipf(format string, args ...any)  { fmt.Fprintf(&w.skips, format, args...) }
+func (w *witness) Skip(args ...any)                  { fmt.Fprint(&w.skips, args...) }
+func (w *witness) Logf(string, ...any)               {}
 
 func play(t testing.TB, role string, d time.Duration) (c *exec.Cmd, says *bytes.Buffer) {
 	says = new(bytes.Buffer)
