@@ -27,25 +27,14 @@ func TestWhatIsSentToALinkThatIsOpenArrives(t *testing.T) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip(err)
 	}
-	c := child.Within(t, time.Minute, os.Args[0], "-test.run=^TestALateRoute$", "-test.v")
+	c := child.Command(t, os.Args[0])
 	c.Env = append(os.Environ(), inNamespace+"=1")
 	c.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
 	}
-	var out strings.Builder
-	c.Stdout, c.Stderr = &out, &out
-	if err := c.Start(); err != nil {
-		t.Skipf("no network namespace here: %v", err)
-	}
-	err := c.Wait()
-	if err == nil && strings.Contains(out.String(), "--- SKIP: TestALateRoute") {
-		t.Skipf("not in the namespace:\n%s", &out)
-	}
-	if err != nil || !strings.Contains(out.String(), "--- PASS: TestALateRoute") {
-		t.Errorf("%v\n%s", err, &out)
-	}
+	child.Test(t, c, "TestALateRoute", "nothing is delivered to", "the route does not go away", "the system says nothing of")
 }
 
 // TestALateRoute is what the test above does in its namespace: it takes the route
