@@ -1,7 +1,6 @@
 package peer_test
 
 import (
-	"bytes"
 	"fmt"
 	"net/netip"
 	"os"
@@ -29,14 +28,16 @@ func TestProbesOverIPv6(t *testing.T) {
 		t.Skip("this is the namespace")
 	}
 	var batch strings.Builder
-	batch.WriteString("link set lo up\nlink add left mtu 9000 type veth peer name right\nlink set left up\nlink set right up\n")
+	batch.WriteString("link set lo up\nlink set left up\nlink set right up\n")
 	for n := range places {
 		for a, i := place6(n), 0; i < 3; a, i = a.Next(), i+1 {
 			fmt.Fprintf(&batch, "addr add %v/128 dev left nodad\n", a)
 		}
 	}
-	const setUp = "ip -batch - || exit 77\nexec \"$@\" </dev/null"
-	c := child.Within(t, 2*time.Minute, "sh", "-c", setUp, "sh", os.Args[0], "-test.run=^TestProbes$", "-test.parallel="+strconv.Itoa(places))
+	setUp := fmt.Sprintf(`ip link add left mtu 9000 type veth peer name right && ip addr add %v/128 dev left nodad || exit %d
+ip -batch - || exit
+exec "$@" </dev/null`, place6(places), child.Unprepared)
+	c := child.Within(t, 2*time.Minute, "sh", "-c", setUp, "sh", os.Args[0], "-test.parallel="+strconv.Itoa(places))
 	c.Stdin = strings.NewReader(batch.String())
 	c.Env = append(os.Environ(), inNamespace+"=1")
 	c.SysProcAttr = &syscall.SysProcAttr{
@@ -44,16 +45,5 @@ func TestProbesOverIPv6(t *testing.T) {
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
 	}
-	var out bytes.Buffer
-	c.Stdout, c.Stderr = &out, &out
-	if err := c.Start(); err != nil {
-		t.Skipf("no network namespace here: %v", err)
-	}
-	err := c.Wait()
-	if c.ProcessState.ExitCode() == 77 {
-		t.Skipf("no addresses in a network namespace: %s", &out)
-	}
-	if err != nil || !strings.Contains(out.String(), "PASS") {
-		t.Errorf("%v\n%s", err, &out)
-	}
+	child.Test(t, c, "TestProbes")
 }
