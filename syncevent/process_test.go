@@ -75,7 +75,7 @@ func startProcess(t testing.TB, role string, env ...string) *process {
 	t.Helper()
 	exe, err := os.Executable()
 	want(t, "executable", err, nil)
-	p := &process{TB: t, cmd: child.Command(t, exe, "-test.run=none")}
+	p := &process{TB: t, cmd: child.Command(t, exe, "-test.run=^$")}
 	p.cmd.Env = append(append(os.Environ(), roleVariable+"="+role, "GORACE=atexit_sleep_ms=0"), env...)
 	p.cmd.Stderr = os.Stderr
 	p.in, err = p.cmd.StdinPipe()

@@ -97,3 +97,27 @@ func TestReceiversAreOneLetter(t *testing.T) {
 		}
 	}
 }
+
+// runners lists the files that may run a test in another process by themselves,
+// and why.
+var runners = map[string]string{
+	"samples/still_linux_test.go":  "its process is killed, and must not end",
+	"internal/lint/habits_test.go": "it looks for what does",
+}
+
+// TestTestsOfAnotherProcessAreLookedAt: a test program succeeds, and prints PASS,
+// also when it has skipped its test, or has none of that name. child.Test tells
+// these apart.
+func TestTestsOfAnotherProcessAreLookedAt(t *testing.T) {
+	for _, s := range goFiles(t) {
+		if runners[s.path] != "" || strings.HasPrefix(s.path, "internal/testkit/child/") {
+			continue
+		}
+		ast.Inspect(s.tree, func(n ast.Node) bool {
+			if text, ok := n.(*ast.BasicLit); ok && strings.Contains(strings.ReplaceAll(text.Value, "-test.run=^$", ""), "-test.run") {
+				t.Errorf("%v: %s: run a test with child.Test, or none with -test.run=^$", s.at(n), text.Value)
+			}
+			return true
+		})
+	}
+}
