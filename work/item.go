@@ -107,6 +107,22 @@ func (i *Item) Exec(budget int) (again bool) {
 	return i.end(w, i.run(budget))
 }
 
+// Enter begins a run of i on the caller if i is idle, and reports whether it
+// did. The caller then is the run: it does what the item is there for, and calls
+// Leave. It is for runs of other items of the same executor, which can so do
+// together what two items have to do with each other: they wait for nobody.
+func (i *Item) Enter() bool {
+	w := i.load()
+	return w.state() == Idle && i.swap(w, w.with(Busy)|running+schedule)
+}
+
+// Leave ends a run that Enter began. An item that was woken meanwhile is queued.
+func (i *Item) Leave() {
+	if i.end(i.load(), false) {
+		i.x.Queue(i)
+	}
+}
+
 // begin marks the item as running and returns the word that it has now, or
 // false if the item does not want to run any more.
 func (i *Item) begin() (now word, ok bool) {

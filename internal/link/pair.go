@@ -233,6 +233,16 @@ func (m *Memory) Empty() bool { return m.in[0].empty() && m.in[1].empty() }
 // not through Send and Recv.
 func (m *Memory) Passed(f *frame.Frame) { m.peer.in[0].passed.count(f) }
 
+// PassedMany counts n packets that went to the other end so, with so many bytes
+// of headers and payload.
+func (m *Memory) PassedMany(n, bytes int) {
+	l := &m.peer.in[0]
+	l.lock()
+	l.passed.frames += uint64(n)
+	l.passed.bytes += uint64(bytes)
+	l.unlock()
+}
+
 // Stats returns the counters.
 func (m *Memory) Stats() Stats {
 	var s Stats

@@ -130,12 +130,17 @@ func (h *half) takeNow(f *frame.Frame) (done bool) {
 		return true
 	}
 	if h.list != listTouched {
-		h.epoch = uint8(h.d.epoch.Load() & 1) // as begin does: this may be the only way that h runs
-		c.touched.push(h)
+		c.touch(h)
 	}
 	done = h.q.recv.m.Receive(f, c.now)
 	h.inside = false
 	return done
+}
+
+// touch begins a run of a receive half that answer ends.
+func (c *circle) touch(h *half) {
+	h.epoch = uint8(h.d.epoch.Load() & 1) // as begin does: this may be the only way that h runs
+	c.touched.push(h)
 }
 
 // regainNow makes a frame free that was never out.

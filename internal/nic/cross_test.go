@@ -22,6 +22,7 @@ type end struct {
 	mr     *MR
 	q      *QP
 	next   uint64 // ID of the next request
+	cut    bool   // requests have two pieces of memory, and so go in packets
 }
 
 const crossDepth = 8
@@ -31,14 +32,21 @@ const crossDepth = 8
 func newEnds(t testing.TB, wrap func(link.Link) link.Link) (a, b *end) {
 	t.Helper()
 	x := work.NewInline()
-	la, lb := link.NewPair(link.PairConfig{Alone: true})
+	return newEndsOn(t, wrap, x, x)
+}
+
+// newEndsOn returns two devices on those executors, which it closes at the end.
+func newEndsOn(t testing.TB, wrap func(link.Link) link.Link, xa, xb work.Executor) (a, b *end) {
+	t.Helper()
+	_, polled := xa.(*work.Inline)
+	la, lb := link.NewPair(link.PairConfig{Alone: polled})
 	var other link.Link = lb
 	if wrap != nil {
 		other = wrap(lb)
 	}
 	a, b = new(end), new(end)
-	a.open(t, la, x)
-	b.open(t, other, x)
+	a.open(t, la, xa)
+	b.open(t, other, xb)
 	a.connect(b)
 	b.connect(a)
 	t.Cleanup(func() {
@@ -47,12 +55,15 @@ func newEnds(t testing.TB, wrap func(link.Link) link.Link) (a, b *end) {
 				t.Error(err)
 			}
 		}
-		x.Close()
+		xa.Close()
+		if xb != xa {
+			xb.Close()
+		}
 	})
 	return a, b
 }
 
-func (e *end) open(t testing.TB, l link.Link, x *work.Inline) {
+func (e *end) open(t testing.TB, l link.Link, x work.Executor) {
 	t.Helper()
 	var errs [5]error
 	e.d, errs[0] = Open(Config{Link: l, Executor: x})
@@ -62,7 +73,7 @@ func (e *end) open(t testing.TB, l link.Link, x *work.Inline) {
 	e.mem = make([]byte, 1<<16)
 	e.mr, errs[3] = e.pd.Register(e.mem, qp.LocalWrite|qp.RemoteRead|qp.RemoteWrite|qp.RemoteAtomic)
 	e.q, errs[4] = e.d.NewQP(QPConfig{PD: e.pd, Transport: roce.RC, SendCQ: e.sq, RecvCQ: e.rq,
-		SendDepth: 4 * crossDepth, RecvDepth: crossDepth, SendSGE: 1, RecvSGE: 1, SignalAll: true})
+		SendDepth: 4 * crossDepth, RecvDepth: crossDepth, SendSGE: 2, RecvSGE: 1, SignalAll: true})
 	for _, err := range errs {
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +100,12 @@ func (e *end) post(t testing.TB, op qp.Op, n, size int, to *end) {
 			t.Fatal("the send queue is full")
 		}
 		w.ID, w.Op, w.Flags, w.Len = e.next, op, 0, uint32(size)
-		w.SG = append(w.SG[:0], qp.SGE{Addr: e.mr.Addr(), Len: uint32(size), LKey: e.mr.Key()})
+		first := 0
+		if w.SG = w.SG[:0]; e.cut {
+			first = 1
+			w.SG = append(w.SG, qp.SGE{Addr: e.mr.Addr(), Len: 1, LKey: e.mr.Key()})
+		}
+		w.SG = append(w.SG, qp.SGE{Addr: e.mr.Addr() + uint64(first), Len: uint32(size - first), LKey: e.mr.Key()})
 		w.RemoteAddr, w.RKey = to.mr.Addr(), to.mr.Key()
 		e.next++
 	}
@@ -127,9 +143,31 @@ func (q *CQ) ended(t testing.TB) (n int) {
 	return n
 }
 
+// inBothShapes runs a test with messages that go whole, and in packets.
+func inBothShapes(t *testing.T, test func(t *testing.T, a, b *end)) {
+	for _, cut := range []bool{false, true} {
+		name := "whole"
+		if cut {
+			name = "packets"
+		}
+		t.Run(name, func(t *testing.T) {
+			a, b := newEnds(t, nil)
+			a.cut, b.cut = cut, cut
+			a.d.driveIdle() // the queue pairs are new
+			test(t, a, b)
+			n := a.d.counter("sent_pkts")
+			if acks := b.d.counter("sent_pkts"); n == 0 || cut != (acks > 1) { // one may have gone in a packet
+				t.Errorf("%d packets and %d answers passed", n, acks)
+			}
+		})
+	}
+}
+
 func TestAMessageCrossesAndIsAcknowledgedInOneRound(t *testing.T) {
-	a, b := newEnds(t, nil)
-	a.d.driveIdle() // the queue pairs are new
+	inBothShapes(t, crossesInOneRound)
+}
+
+func crossesInOneRound(t *testing.T, a, b *end) {
 	for range 3 * crossDepth {
 		b.receive(t, 1)
 		a.post(t, qp.OpSend, 1, 64, b)
@@ -148,8 +186,10 @@ func TestAMessageCrossesAndIsAcknowledgedInOneRound(t *testing.T) {
 
 // Those who have seen a completion may post the next receive.
 func TestReceivesAreFreeWhenTheirCompletionsAreSeen(t *testing.T) {
-	a, b := newEnds(t, nil)
-	a.d.driveIdle()
+	inBothShapes(t, receivesAreFree)
+}
+
+func receivesAreFree(t *testing.T, a, b *end) {
 	for range 4 {
 		b.receive(t, crossDepth) // fails when one is not free
 		a.post(t, qp.OpSend, crossDepth, 64, b)
@@ -222,6 +262,7 @@ func TestNothingOvertakesOnTheShortWay(t *testing.T) {
 	a, b := newEnds(t, nil)
 	a.d.driveIdle()
 	b.receive(t, crossDepth)
+	a.cut = true
 	a.d.exclusively(func() {
 		a.q.send.now = instant()
 		far := a.d.far
@@ -331,6 +372,7 @@ func TestNothingCrossesUnseen(t *testing.T) {
 func TestNothingCrossesOnALinkThatIsShared(t *testing.T) {
 	a, b := newEnds(t, nil)
 	a.d.exclusively(a.d.share)
+	a.cut = true
 	b.receive(t, 1)
 	a.post(t, qp.OpSend, 1, 64, b)
 	a.d.Drive(0)

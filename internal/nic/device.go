@@ -68,6 +68,7 @@ type Device struct {
 	tx     outbox       // of the halves that the circle runs
 	bare   *link.Memory // link and far are for what crosses over: see cross.go
 	far    *Device
+	beside atomic.Pointer[Device] // at the other end of the link, if nothing is between: see near.go
 	groups groups
 	events events
 	tally  tally
@@ -139,6 +140,7 @@ func Open(c Config) (*Device, error) {
 
 // start sets the receive path and the timers going.
 func (d *Device) start() {
+	defer d.settleIn()
 	if d.circle != nil {
 		d.link.OnRoom(d.circle.call)
 		d.link.OnReady(d.circle.call)
@@ -342,6 +344,7 @@ func (d *Device) Close() error {
 	if d.closing.Swap(true) {
 		return fmt.Errorf("device: %w", ErrClosed)
 	}
+	d.moveOut()
 	d.rx.item.Close()
 	var errs []error
 	d.exclusively(func() {

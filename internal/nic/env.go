@@ -12,9 +12,10 @@ import (
 type sendHalf struct {
 	half
 	m      qp.Sender
-	path   *path // that its packets take; nil: nothing overflows there
-	onPath int64 // packets outstanding, as the path knows
-	floods bool  // nobody answers what goes to the wire
+	path   *path     // that its packets take; nil: nothing overflows there
+	onPath int64     // packets outstanding, as the path knows
+	visits *recvHalf // of the peer, that the run of this half has entered
+	floods bool      // nobody answers what goes to the wire
 }
 
 // A recvHalf runs the responder of a queue pair, and is the qp.Env of it.
@@ -64,6 +65,13 @@ func (s *sendHalf) run(budget int) (more bool) {
 	s.inside, s.running, s.heard = true, true, false
 	more = s.m.Step(s.now, budget)
 	s.inside = false
+	if s.whole > 0 {
+		s.passWhole()
+	}
+	if r := s.visits; r != nil {
+		s.visits = nil
+		r.leave()
+	}
 	if c := s.circle; c != nil && c.touched.first != nil {
 		c.answer(budget)
 		more = more || s.heard && s.m.Waiting() != qp.WaitWork

@@ -51,7 +51,9 @@ type half struct {
 
 	nextListed *half
 	nextPosted *half        // of whoever woke it, and then of the circle
-	met        acquaintance // who packets cross over to
+	met        acquaintance // who packets cross over to, and messages go to whole
+	whole      int          // packets that messages of this run stood for
+	wholeBytes int          // of them
 	now        qp.Instant
 	pending    *frame.Frame // packets to be handled, oldest first
 	follows    *half        // is to fail with this one

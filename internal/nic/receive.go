@@ -164,15 +164,25 @@ func (d *Device) destination(f *frame.Frame) (to *half, by *view, why counter) {
 	if o.Has(roce.IsResponse) {
 		to, open = &q.send.half, v.responses
 	}
-	switch {
-	case !open:
+	if !open {
 		return nil, nil, dropState
-	case f.Peer.IP != v.peer.IP && !v.anyone || f.Local.IP != v.local.IP:
-		return nil, nil, dropAddress
-	case !samePartition(h.PKey(), v.pkey):
-		return nil, nil, dropPKey
+	}
+	if why, bad := v.bars(&f.Peer, &f.Local, h.PKey()); bad {
+		return nil, nil, why
 	}
 	return to, v, 0
+}
+
+// bars tells why a packet is not let in for where it comes from, where it goes
+// to, or its partition.
+func (v *view) bars(from, to *frame.Addr, pkey uint16) (why counter, bad bool) {
+	switch {
+	case from.IP != v.peer.IP && !v.anyone || to.IP != v.local.IP:
+		return dropAddress, true
+	case !samePartition(pkey, v.pkey):
+		return dropPKey, true
+	}
+	return 0, false
 }
 
 // misshapen checks what does not depend on the queue pair.

@@ -57,6 +57,11 @@ func (w *wire) WindowCap() int                           { return 1 << 20 }
 func (w *wire) Raise(Event)                              {}
 func (w *wire) Fatal(Status)                             {}
 func (w *wire) Count(Counter)                            {}
+func (w *wire) Near(uint32) *Responder                   { return nil }
+func (w *wire) Handed(roce.Opcode, int, int)             {}
+func (w *wire) Try(uint32, uint64, int, Access) ([]byte, bool) {
+	return nil, false
+}
 
 // newWires returns two, with a window that is open.
 func newWires(tb testing.TB) (a, b *wire) {

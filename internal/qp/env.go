@@ -87,6 +87,20 @@ type Env interface {
 	CompleteSend(e *CQE) bool
 	CompleteReceive(w *RecvWQE, e *CQE) bool
 
+	// Near returns the Responder of the queue pair with that number at the
+	// other end, if whoever runs the Sender may call it too until the end of
+	// the Step, and nothing is between the two; else nil. It is for the Sender
+	// alone: see express.go.
+	Near(qpn uint32) *Responder
+
+	// Try is Remote if need has RemoteWrite, and Local if not. It counts
+	// nothing, and need not open all that those do: who gets nothing asks them.
+	Try(key uint32, addr uint64, n int, need Access) ([]byte, bool)
+
+	// Handed counts a message that went whole: as so many packets, with that
+	// opcode if it is one, and so many bytes of payload and pad.
+	Handed(only roce.Opcode, packets, bytes int)
+
 	// WindowCap is the most packets that the queue pair may have outstanding:
 	// its share of what the device may. The Sender asks once per Step.
 	WindowCap() int

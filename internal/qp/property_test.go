@@ -159,6 +159,9 @@ func compare(rt *rapid.T, hostile bool) {
 			return rapid.IntRange(passes, isTaken).Draw(rt, "fate")
 		}
 	}
+	if rapid.Bool().Draw(rt, "near") {
+		p.a.near = func() *Responder { return &p.b.r }
+	}
 	p.b.onFlush = func() { p.checkFlush(rt) }
 	local, remote := bytes.Clone(p.a.regions[0].mem), bytes.Clone(p.b.regions[0].mem)
 	var want []queued
@@ -244,9 +247,12 @@ func drawRequest(rt *rapid.T, p *pair, i int, local, remote []byte, receives *in
 		switch op {
 		case OpSend, OpSendImm, OpWrite, OpWriteImm:
 			w.RemoteAddr = addr(1, to)
-			cut := rapid.IntRange(0, n).Draw(rt, "cut")
-			w.SG = append(w.SG, SGE{addr(1, from), uint32(cut), 1}, SGE{addr(1, from+cut), uint32(n - cut), 1})
 			copy(remote[to:], local[from:from+n])
+			if cut := rapid.IntRange(0, n).Draw(rt, "cut"); cut > 0 {
+				w.SG = append(w.SG, SGE{addr(1, from), uint32(cut), 1})
+				from, n = from+cut, n-cut
+			}
+			w.SG = append(w.SG, SGE{addr(1, from), uint32(n), 1})
 		case OpRead:
 			w.RemoteAddr = addr(1, from)
 			w.SG = append(w.SG, SGE{addr(1, to), uint32(n), 1})

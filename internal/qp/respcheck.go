@@ -66,12 +66,17 @@ func (r *Responder) checkSequence() step {
 	case d < 0:
 		return stepDuplicate
 	}
+	r.came()
+	return stepOpcode
+}
+
+// came takes note that what was expected has come.
+func (r *Responder) came() {
 	r.gapTold = false
 	if !r.met {
 		r.met = true
 		r.env.Raise(CommEstablished)
 	}
-	return stepOpcode
 }
 
 // checkOpcode asks whether the request continues what was begun, and whether
@@ -122,17 +127,26 @@ func (r *Responder) takeReceive() step {
 	if !r.packet.has(roce.TakesReceive) {
 		return stepLength
 	}
-	if r.recv == nil {
-		r.recv = r.env.TakeReceive()
-		if r.recv == nil {
-			return stepNotReady
-		}
-		r.place, r.room = place{}, 0
-		for i := range r.recv.SG {
-			r.room += uint64(r.recv.SG[i].Len)
-		}
+	if !r.openReceive() {
+		return stepNotReady
 	}
 	return stepLength
+}
+
+// openReceive takes a receive, unless one is in use, and reports whether there
+// is one.
+func (r *Responder) openReceive() bool {
+	if r.recv != nil {
+		return true
+	}
+	if r.recv = r.env.TakeReceive(); r.recv == nil {
+		return false
+	}
+	r.place, r.room = place{}, 0
+	for i := range r.recv.SG {
+		r.room += uint64(r.recv.SG[i].Len)
+	}
+	return true
 }
 
 // checkLength holds a packet to the MTU and to what is left of its message:

@@ -59,7 +59,9 @@ type host struct {
 	onSend   func(*CQE)
 	onRecv   func(*CQE)
 	onBack   func(wake bool)
-	inbox    *[]*frame.Frame // packets that wait; nil: none
+	inbox    *[]*frame.Frame   // packets that wait; nil: none
+	near     func() *Responder // nil: all goes in packets
+	handed   int               // messages that did not
 	addr     frame.Addr
 }
 
@@ -156,6 +158,20 @@ func (h *host) Atomic(mem []byte, op Op, compare, swapAdd uint64) uint64 {
 	}
 	return before
 }
+
+func (h *host) Near(uint32) *Responder {
+	if h.near == nil {
+		return nil
+	}
+	return h.near()
+}
+
+func (h *host) Try(key uint32, at uint64, n int, need Access) ([]byte, bool) {
+	mem, rights, ok := h.find(key, at, n)
+	return mem, ok && rights&need == need
+}
+
+func (h *host) Handed(roce.Opcode, int, int) { h.handed++ }
 
 func (h *host) invalidate(key uint32) bool {
 	if key == 0 || int(key) > len(h.regions) || h.regions[key-1].gone {

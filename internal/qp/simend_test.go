@@ -47,6 +47,15 @@ func newEnd(w *world, i int, mtu roce.MTU, psn [2]roce.PSN, rd [2]uint8) *end {
 		s.Sparing = rng.IntN(2) == 0
 	}
 	h.cap = 1 << rng.IntN(10)
+	if often := rng.IntN(6); often > 2 { // nothing is between the two, now and then
+		h.near = func() *Responder {
+			if rng.IntN(6) < often {
+				return &e.peer.r
+			}
+			return nil
+		}
+		e.plain = rng.IntN(4)
+	}
 	h.s.Start(s)
 	h.r.Start(ResponderConfig{QPN: uint32(i + 1), DestQPN: uint32(2 - i), MTU: mtu, PSN: psn[1-i], MaxTrain: rng.IntN(7),
 		MaxDestRdAtomic: rd[1-i], MinRNRTimer: 1, Access: RemoteRead | RemoteWrite | RemoteAtomic | RemoteFlushGlobal | RemoteFlushPersistent})
@@ -134,12 +143,16 @@ func (e *end) program() {
 	e.wake()
 }
 
-// postReceive posts a receive of several entries that holds every message.
+// postReceive posts a receive, mostly of several entries, that holds every message.
 func (e *end) postReceive() {
 	at := e.wanted % 8 * 32 << 10
 	n := 1 + e.rng.IntN(longest)
-	e.receive(uint64(e.wanted), SGE{addr(keyReceive, at), uint32(n), keyReceive},
-		SGE{addr(keyReceive, at+n), uint32(longest - n), keyReceive})
+	if e.rng.IntN(4) < e.peer.plain {
+		e.receive(uint64(e.wanted), SGE{addr(keyReceive, at), longest, keyReceive})
+	} else {
+		e.receive(uint64(e.wanted), SGE{addr(keyReceive, at), uint32(n), keyReceive},
+			SGE{addr(keyReceive, at+n), uint32(longest - n), keyReceive})
+	}
 	e.wanted++
 }
 
@@ -272,6 +285,10 @@ func (e *end) source(w *WQE, n int) []byte {
 		w.Data = append(w.Data, data...)
 		return data
 	}
+	if e.rng.IntN(4) < e.plain {
+		w.SG = append(w.SG, SGE{addr(keySource, at), uint32(n), keySource})
+		return data
+	}
 	e.entries(w, keySource, at, n)
 	return data
 }
@@ -356,6 +373,9 @@ func (e *end) check() {
 			e.w.fail("%s: request %d never completed", e.name, e.done)
 		}
 		e.land(e.done)
+	}
+	if e.peer.r.expected != e.s.NextPSN() || e.s.una != e.s.high {
+		e.w.fail("%s: the peer expects %d, want %d", e.name, e.peer.r.expected, e.s.NextPSN())
 	}
 	if !bytes.Equal(e.target, e.peer.regions[keyTarget-1].mem) {
 		e.w.fail("%s: the peer's memory is not as the requests leave it", e.name)
