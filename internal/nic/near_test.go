@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gantry-rdma/gantry/internal/frame"
 	"github.com/gantry-rdma/gantry/internal/link"
 	"github.com/gantry-rdma/gantry/internal/qp"
 	"github.com/gantry-rdma/gantry/roce"
@@ -170,5 +171,51 @@ func TestNobodyIsLeftInTheListOfEnds(t *testing.T) {
 	defer ends.Unlock()
 	if ends.of[la] != nil || ends.of[lb] != nil {
 		t.Error("closed devices are in the list")
+	}
+}
+
+// Between the look at a queue pair and the moment at which its half is entered it
+// may have begun another life, or got something to do that comes first.
+func TestNobodyEntersWhoHasChanged(t *testing.T) {
+	x := work.NewWorkqueue(1)
+	a, b := newEndsOn(t, nil, x, x)
+	exchange(t, a, b, 3)
+	r, v := &b.q.recv, b.q.view.Load()
+	for until := time.Now().Add(10 * time.Second); r.item.State() != work.Idle; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("the half is never idle")
+		}
+	}
+	under := func() int64 { return r.out.any[0].Load() + r.out.any[1].Load() }
+	before := under() // a frame that came back counts until the next run
+	enters := func() bool {
+		in := r.enter(v)
+		if in {
+			r.leave()
+		}
+		if n := under(); n != before {
+			t.Errorf("%d runs count as under way", n-before)
+		}
+		return in
+	}
+	if !enters() {
+		t.Error("a half that is idle was not entered")
+	}
+	for _, c := range []struct {
+		name     string
+		do, undo func()
+	}{
+		{"another view", func() { other := *v; b.q.view.Store(&other) }, func() { b.q.view.Store(v) }},
+		{"a packet that waits", func() { r.pending = new(frame.Frame) }, func() { r.pending = nil }},
+		{"a command", func() { r.commands.Store(cmdFail) }, func() { r.commands.Store(0) }},
+		{"a run of its own", func() { r.item.Enter() }, func() { r.item.Leave() }},
+	} {
+		if c.do(); enters() {
+			t.Errorf("a half with %s was entered", c.name)
+		}
+		c.undo()
+	}
+	if !enters() {
+		t.Error("a half that is idle again was not entered")
 	}
 }

@@ -69,21 +69,48 @@ func (e *rcEnd) outstanding() bool {
 // step posts what can be posted, and takes completions. It reports whether it
 // did anything. What fails is in e.failed.
 func (e *rcEnd) step() (did bool) {
-	did = e.post()
+	if did = e.post(); e.alternates() {
+		return e.stepInTurn(did)
+	}
+	did = e.takeSent() || did
+	return e.takeReceived() || did
+}
+
+// alternates reports whether this end never has more to do than one message,
+// which is an answer or gets one.
+func (e *rcEnd) alternates() bool { return e.receives && e.test.IsLatency() && !e.lossy }
+
+// stepInTurn is step for such an end: it has just posted its message, or it is
+// the turn of the other end, and then its own with what has come.
+func (e *rcEnd) stepInTurn(posted bool) (did bool) {
+	if !posted {
+		did = e.takeReceived()
+		posted = e.post()
+	}
+	return e.takeSent() || did || posted
+}
+
+// takeSent takes the completions of messages.
+func (e *rcEnd) takeSent() (did bool) {
 	if e.signaled > 0 {
 		n := e.scq.Poll(e.wc[:])
 		for i := range e.wc[:n] {
 			e.sent(&e.wc[i])
 		}
-		did = did || n > 0
-	}
-	switch {
-	case e.lossy:
-		did = e.receives && e.stepLossy() || did
-	case e.left > 0 && e.receives || e.target && e.fences > 0:
-		did = e.receive() || did
+		did = n > 0
 	}
 	return did
+}
+
+// takeReceived takes the completions of receives.
+func (e *rcEnd) takeReceived() (did bool) {
+	switch {
+	case e.lossy:
+		return e.receives && e.stepLossy()
+	case e.left > 0 && e.receives || e.target && e.fences > 0:
+		return e.receive()
+	}
+	return false
 }
 
 // receive takes all that has arrived. One completion of a sender stands for many
