@@ -95,7 +95,7 @@ func (s *sendHalf) neighbour(qpn uint32) *recvHalf {
 		return &t.q.recv
 	}
 	q := far.qps.at(qpn)
-	if q == nil || q.num != qpn || q.transport != s.q.transport || s.circle != q.recv.circle || mine.peer != far.link.Local() {
+	if q == nil || q.num != qpn || q.transport != s.q.transport || s.circle != q.recv.circle {
 		return nil
 	}
 	if _, ok := s.q.exec.(*work.Workqueue); s.circle == nil && (!ok || s.q.exec != q.exec) {

@@ -219,3 +219,111 @@ func TestNobodyEntersWhoHasChanged(t *testing.T) {
 		t.Error("a half that is idle again was not entered")
 	}
 }
+
+// What lets packets in, and where they go, counts for messages that go whole.
+func TestWhoIsANeighbour(t *testing.T) {
+	x := work.NewInline()
+	a, b := newEndsOn(t, nil, x, x)
+	a.d.driveIdle()
+	exchange(t, a, b, 2)
+	s, qpn := &a.q.send, b.q.num
+	mine, theirs := a.q.view.Load(), b.q.view.Load()
+	if s.neighbour(qpn) != &b.q.recv {
+		t.Fatal("the peer is not known")
+	}
+	elsewhere := frame.Addr{IP: [16]byte{15: 9}, Port: theirs.peer.Port}
+	for _, c := range []struct {
+		name   string
+		mine   func(*view)
+		theirs func(*view)
+		qpn    uint32
+	}{
+		{name: "another number", qpn: qpn + 1},
+		{name: "packets that go elsewhere", mine: func(v *view) { v.peer = elsewhere }},
+		{name: "a peer that takes no requests", theirs: func(v *view) { v.requests = false }},
+		{name: "a peer that expects another", theirs: func(v *view) { v.peer = elsewhere }},
+		{name: "a peer with another address", theirs: func(v *view) { v.local = elsewhere }},
+		{name: "a peer in another partition", theirs: func(v *view) { v.pkey = 0x8001 }},
+	} {
+		for _, known := range []bool{true, false} {
+			m, th, n := *mine, *theirs, qpn
+			if c.mine != nil {
+				c.mine(&m)
+				a.q.view.Store(&m)
+			}
+			if c.theirs != nil {
+				c.theirs(&th)
+				b.q.view.Store(&th)
+			}
+			if c.qpn != 0 {
+				n = c.qpn
+			}
+			if s.met = (acquaintance{}); known {
+				s.met = acquaintance{&b.q.recv.half, mine, theirs}
+			}
+			if s.neighbour(n) != nil {
+				t.Errorf("%s is a neighbour, known before: %v", c.name, known)
+			}
+			a.q.view.Store(mine)
+			b.q.view.Store(theirs)
+		}
+	}
+	if s.neighbour(qpn) != &b.q.recv {
+		t.Error("the peer is not known again")
+	}
+}
+
+// A queue pair with an executor of its own is not of the circle of its device.
+func TestAQueuePairOfAnotherExecutorIsNoNeighbour(t *testing.T) {
+	x, own := work.NewInline(), work.NewWorkqueue(1)
+	defer own.Close()
+	a, b := newEndsOn(t, nil, x, x)
+	q, err := b.d.NewQP(QPConfig{PD: b.pd, Transport: roce.RC, SendCQ: b.sq, RecvCQ: b.rq, SendDepth: 1, RecvDepth: 1, Executor: own})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.q = q
+	b.connect(a)
+	a.q.ToReset()
+	a.connect(b)
+	if a.q.send.neighbour(q.num) != nil {
+		t.Error("the driver of a circle would run what is not of it")
+	}
+}
+
+// The memory of a WRITE is of the domain of the queue pair, that of a receive of
+// the domain of its queue.
+func TestWhatATryOpens(t *testing.T) {
+	x := work.NewInline()
+	a, b := newEndsOn(t, nil, x, x)
+	other := b.d.NewPD()
+	mr, err := other.Register(make([]byte, 64), qp.LocalWrite|qp.RemoteWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &b.q.recv
+	own := r.pd
+	defer func() { r.pd = own }()
+	r.pd = other
+	for _, c := range []struct {
+		name string
+		mr   *MR
+		need qp.Access
+		want bool
+	}{
+		{"a receive of its own queue", mr, qp.LocalWrite, true},
+		{"a receive of the queue pair's domain", b.mr, qp.LocalWrite, false},
+		{"a WRITE of the queue's domain", mr, qp.RemoteWrite, false},
+		{"a WRITE of the queue pair's domain", b.mr, qp.RemoteWrite, true},
+	} {
+		if _, ok := r.Try(c.mr.Key(), c.mr.Addr(), 8, c.need); ok != c.want {
+			t.Errorf("%s: got %v, want %v", c.name, ok, c.want)
+		}
+	}
+	if _, ok := a.q.send.Try(a.mr.Key(), a.mr.Addr(), 1<<16+1, 0); ok {
+		t.Error("a byte behind a region was opened")
+	}
+	if n := b.d.counter("key_domain") + a.d.counter("key_range"); n != 0 {
+		t.Errorf("%d tries are counted as faults", n)
+	}
+}
