@@ -14,11 +14,13 @@ func (r *rig) loop() func() {
 	send := []SendWR{
 		{Opcode: WRSend, Flags: Signaled, SG: []SGE{r.a.mr.SGE(0, 5000)}},
 		{Opcode: WRSend, Flags: Signaled | Inline, Data: make([]byte, 20)},
+		{Opcode: WRSend, Flags: Signaled, SG: []SGE{r.a.mr.SGE(0, 50), r.a.mr.SGE(50, 50)}}, // in packets everywhere
 		{Opcode: WRRDMAWrite, Flags: Signaled, SG: []SGE{r.a.mr.SGE(0, 5000)}, RemoteAddr: r.b.mr.Addr(), RKey: r.b.mr.RKey()},
 		{Opcode: WRRDMARead, Flags: Signaled, SG: []SGE{r.a.mr.SGE(8192, 5000)}, RemoteAddr: r.b.mr.Addr(), RKey: r.b.mr.RKey()},
 		{Opcode: WRAtomicFetchAndAdd, Flags: Signaled, SG: []SGE{r.a.mr.SGE(16384, 8)}, RemoteAddr: r.b.mr.Addr(), RKey: r.b.mr.RKey()},
 	}
-	recv := []RecvWR{{SG: []SGE{r.b.mr.SGE(65536, 8192)}}, {SG: []SGE{r.b.mr.SGE(65536, 8192)}}}
+	room := RecvWR{SG: []SGE{r.b.mr.SGE(65536, 8192)}}
+	recv := []RecvWR{room, room, room}
 	var wc [8]WC
 	return func() {
 		_, errR := r.b.qp.PostRecv(recv...)

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"net/netip"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gantry-rdma/gantry/internal/link"
 	"github.com/gantry-rdma/gantry/roce"
 	. "github.com/gantry-rdma/gantry/verbs"
 	"github.com/gantry-rdma/gantry/work"
@@ -149,10 +151,21 @@ func newRig(t testing.TB, da, db *Device, s settings) *rig {
 	return r
 }
 
+// A veil is around a link and does nothing: where there is one, all goes in
+// packets.
+type veil struct{ link.Link }
+
+// packets ends the names of those tests of onEach that have one.
+const packets = "-packets"
+
 // pair opens two devices on one executor, which may be nil.
 func pair(t testing.TB, x work.Executor) (a, b *Device) {
 	t.Helper()
-	a, b, err := OpenPair(Config{Executor: x}, Config{Executor: x})
+	c := Config{Executor: x}
+	if strings.Contains(t.Name(), packets) {
+		c.Wrap = func(l link.Link) (link.Link, error) { return veil{l}, nil }
+	}
+	a, b, err := OpenPair(Config{Executor: x}, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,6 +261,7 @@ var executors = []struct {
 	{"tasklet", func() work.Executor { return work.NewTasklet() }},
 	{"workqueue1", func() work.Executor { return work.NewWorkqueue(1) }},
 	{"workqueue3", func() work.Executor { return work.NewWorkqueue(3) }},
+	{"workqueue3" + packets, func() work.Executor { return work.NewWorkqueue(3) }},
 }
 
 // onEach runs f with every executor. Who makes devices closes it.
