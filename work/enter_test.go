@@ -1,6 +1,7 @@
 package work
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -84,7 +85,7 @@ func TestDisableWaitsForWhoHasEntered(t *testing.T) {
 		}
 	}()
 	for i.State() != Draining {
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 	left.Store(true)
 	i.Leave()
@@ -136,7 +137,7 @@ func TestEnteringRacesWithEverything(t *testing.T) {
 	})
 	all.Wait()
 	i.Wake()
-	for end := time.Now().Add(20 * time.Second); i.State() != Idle; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); i.State() != Idle; runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatalf("the item is %v, want idle", i.State())
 		}

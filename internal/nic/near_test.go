@@ -181,7 +181,7 @@ func TestNobodyEntersWhoHasChanged(t *testing.T) {
 	a, b := newEndsOn(t, nil, x, x)
 	exchange(t, a, b, 3)
 	r, v := &b.q.recv, b.q.view.Load()
-	for until := time.Now().Add(10 * time.Second); r.item.State() != work.Idle; time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(10 * time.Second); r.item.State() != work.Idle; runtime.Gosched() {
 		if time.Now().After(until) {
 			t.Fatal("the half is never idle")
 		}
