@@ -61,23 +61,24 @@ type QP struct {
 	num       uint32
 	transport roce.Transport
 	signalAll bool
+	polled    bool       // a circle runs the send half
 	dead      bool       // under mu
 	mu        sync.Mutex // orders changes of state
 	segments  int        // of a frame
 
 	// What posting touches lies together, on one line for sending.
-	state       atomic.Uint32
-	draining    atomic.Bool // from SQD until the last request that had begun is done
-	tellDrained atomic.Bool
-	post        sync.Mutex // orders posting to sq
-	sq          qp.SendQueue
+	state atomic.Uint32
+	post  sync.Mutex // orders posting to sq
+	sq    qp.SendQueue
 
 	send sendHalf
 	recv recvHalf
 
 	sendCQ, recvCQ *CQ
 	exec           work.Executor
-	remembered     int // READs and atomics that the responder has room for
+	remembered     int         // READs and atomics that the responder has room for
+	draining       atomic.Bool // from SQD until the last request that had begun is done
+	tellDrained    atomic.Bool
 }
 
 // A view is what the receive path needs to know of a queue pair. It never
@@ -114,6 +115,7 @@ func (d *Device) NewQP(c QPConfig) (*QP, error) {
 	}
 	q.send.init(q, c.Executor, c.SendCQ, q.send.run)
 	q.recv.init(q, c.Executor, c.RecvCQ, q.recv.run)
+	q.polled = q.send.circle != nil
 	q.send.sender = &q.send.m
 	q.send.floods = c.Transport != roce.RC && d.linkFD >= 0
 	q.send.m.Init(&q.send, &q.sq)
@@ -251,7 +253,13 @@ func (q *QP) shut() {
 func (q *QP) SendQueue() (*qp.SendQueue, *sync.Mutex) { return &q.sq, &q.post }
 
 // Ring wakes the send half after requests were published.
-func (q *QP) Ring() { q.send.wakePublished() }
+func (q *QP) Ring() {
+	if !q.polled { // and do not look where the half writes
+		q.send.item.WakePublished()
+		return
+	}
+	q.send.wakePublished()
+}
 
 // LockReceives locks the queue of receives for posting.
 func (q *QP) LockReceives() { q.recv.rq.mu.Lock() }

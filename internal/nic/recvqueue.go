@@ -24,8 +24,10 @@ type recvQueue struct {
 	freed  uint32        // of done, as posters last saw it; under mu
 
 	// On another line: posting and executing do not write the same one.
-	_         [16]byte
+	_         [64]byte
+	ring      []qp.RecvWQE // slots, for who takes
 	taken     uint32
+	seen      uint32        // of posted
 	completed uint32        // by the machine, and by done when free was called
 	done      atomic.Uint32 // what posters may know of it
 }
@@ -36,6 +38,7 @@ func (r *recvQueue) init(depth, sges int) {
 		size <<= 1
 	}
 	r.slots, r.depth = qp.NewReceives(size, sges), uint32(depth)
+	r.ring = r.slots
 }
 
 func (r *recvQueue) at(n uint32) *qp.RecvWQE { return &r.slots[n&uint32(len(r.slots)-1)] }
@@ -55,10 +58,12 @@ func (r *recvQueue) publish() { r.posted.Store(r.next) }
 
 // take is for the machine.
 func (r *recvQueue) take() *qp.RecvWQE {
-	if r.taken == r.posted.Load() {
-		return nil
+	if r.taken == r.seen {
+		if r.seen = r.posted.Load(); r.taken == r.seen {
+			return nil
+		}
 	}
-	w := r.at(r.taken)
+	w := &r.ring[r.taken&uint32(len(r.ring)-1)]
 	r.taken++
 	return w
 }
@@ -78,5 +83,5 @@ func (r *recvQueue) reset() {
 	r.next, r.freed = 0, 0
 	r.posted.Store(0)
 	r.done.Store(0)
-	r.taken, r.completed = 0, 0
+	r.taken, r.seen, r.completed = 0, 0, 0
 }

@@ -29,7 +29,7 @@ func (s *Sender) bind(w *WQE) Wait {
 // acknowledgement finds there: a request with packets, or the end of what was
 // begun.
 func (s *Sender) passBound() {
-	for s.bound > 0 && s.q.at(s.acked).state == wqeDone {
+	for s.bound > 0 && s.slot(s.acked).state == wqeDone {
 		if s.at.wqe == s.acked {
 			s.at.wqe++
 		}

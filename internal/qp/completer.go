@@ -125,7 +125,7 @@ func (s *Sender) checkResponse(r *response) compStep {
 // whether it could: it stops at a READ or an atomic.
 func (s *Sender) acknowledge(limit int64) bool {
 	for s.una < limit {
-		w := s.q.at(s.acked)
+		w := s.slot(s.acked)
 		switch {
 		case w.Op >= OpRead:
 			return false
@@ -179,7 +179,7 @@ type landing struct {
 // takeRead puts READ data into its place. Each packet must be as long as its
 // number says, and end the answer where the request ended.
 func (s *Sender) takeRead(r *response) compStep {
-	w := s.q.at(s.acked)
+	w := s.slot(s.acked)
 	if w.Op != OpRead || r.is&roce.IsReadResponse == 0 {
 		return s.takeEmpty(w, r)
 	}
@@ -212,7 +212,7 @@ func (s *Sender) takeRead(r *response) compStep {
 
 // takeAtomic stores the result of an atomic, in the machine's byte order.
 func (s *Sender) takeAtomic(r *response) compStep {
-	w := s.q.at(s.acked)
+	w := s.slot(s.acked)
 	if w.Op != OpCompareSwap && w.Op != OpFetchAdd || r.h.AETH().Syndrome().Kind() != roce.KindAck {
 		return compBad
 	}
@@ -292,13 +292,13 @@ func (s *Sender) advanced(r *response) {
 // waitsForRead reports whether the oldest outstanding request is a READ or an
 // atomic, whose answer may take long.
 func (s *Sender) waitsForRead() bool {
-	return s.high > s.una && s.q.at(s.acked).Op >= OpRead
+	return s.high > s.una && s.slot(s.acked).Op >= OpRead
 }
 
 // fail ends the queue pair over the oldest request that is not acknowledged:
 // it completes with why, and all after it is flushed.
 func (s *Sender) fail(why Status) {
-	s.q.at(s.acked).status = why
+	s.slot(s.acked).status = why
 	s.acked++
 	s.Fail()
 	s.env.Fatal(why)
@@ -312,7 +312,7 @@ func (s *Sender) reap() {
 		limit = s.tail
 	}
 	for s.head != limit {
-		w := s.q.at(s.head)
+		w := s.slot(s.head)
 		if !w.idle() {
 			break
 		}
@@ -338,7 +338,9 @@ func (s *Sender) finish(w *WQE, status Status) {
 		e.ID, e.QPN, e.SrcQP, e.ByteLen = w.ID, s.cfg.QPN, s.cfg.DestQPN, w.Len
 		e.Status, e.Op, e.WithImm = status, op, w.Op == OpSendImm || w.Op == OpWriteImm
 	}
-	w.state = wqePosted
+	if w.state != wqePosted { // what went whole was never anything else
+		w.state = wqePosted
+	}
 	s.head++
 	if tell && !s.mute && !s.env.CompleteSend(&s.cqe) {
 		s.mute = true

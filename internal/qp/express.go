@@ -45,7 +45,7 @@ func (s *Sender) hand(r *Responder, rest, budget int) (packets int) {
 	if s.at.wqe == s.tail || s.at.wqe != s.acked {
 		return 0
 	}
-	w := s.q.at(s.at.wqe)
+	w := s.slot(s.at.wqe)
 	if w.state != wqePosted || w.Op > OpWriteImm || w.Op == OpSendInv || s.valid(w) != StatusSuccess {
 		return 0
 	}
@@ -76,7 +76,9 @@ func (s *Sender) hand(r *Responder, rest, budget int) (packets int) {
 	s.una, s.at.seq = s.high, s.high
 	s.at.wqe++
 	s.acked = s.at.wqe
-	w.status = StatusSuccess
+	if w.status != StatusSuccess { // as it was in another life
+		w.status = StatusSuccess
+	}
 	s.env.Handed(requestOpcodes[w.Op][onlyPacket], x.packets, int(w.Len)+roce.PadFor(int(w.Len)))
 	return x.packets
 }

@@ -22,6 +22,7 @@ type SendQueue struct {
 
 	// On another line: posting and completing do not write the same one. Whoever
 	// holds a SendQueue sees to it that what is above lies on one line.
+	_    [16]byte
 	head atomic.Uint32
 }
 
@@ -79,5 +80,5 @@ func (q *SendQueue) Depth() int { return int(q.depth) }
 // Len returns how many published requests are not completed: any goroutine.
 func (q *SendQueue) Len() int { return int(q.tail.Load() - q.head.Load()) }
 
-// at returns the slot with that running number.
+// at returns the slot with that running number, for who posts.
 func (q *SendQueue) at(n uint32) *WQE { return &q.slots[n&uint32(len(q.slots)-1)] }

@@ -72,7 +72,7 @@ func (s *Sender) send() Wait {
 	if s.at.wqe == s.tail {
 		return WaitWork
 	}
-	w := s.q.at(s.at.wqe)
+	w := s.slot(s.at.wqe)
 	if w.state == wqePosted {
 		if why := s.begin(w); why != WaitNothing {
 			return why

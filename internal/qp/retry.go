@@ -137,7 +137,7 @@ func (s *Sender) rewind() {
 	if s.acked == s.tail {
 		return
 	}
-	if w := s.q.at(s.acked); w.state == wqeSent && s.una > w.first {
+	if w := s.slot(s.acked); w.state == wqeSent && s.una > w.first {
 		s.at.place = seek(w.SG, uint64(s.una-w.first)<<s.shift)
 	}
 }
@@ -182,7 +182,7 @@ func (s *Sender) probe() {
 	at, reads, asked, quiet, spared := s.at, s.reads, s.asked, s.quiet, s.spared
 	s.took = 1
 	s.rewind()
-	w := s.q.at(s.at.wqe)
+	w := s.slot(s.at.wqe)
 	var why Wait
 	if w.Op >= OpRead {
 		why = s.sendRead(w)

@@ -79,7 +79,7 @@ func (s *Sender) framesOut() int {
 	if s.head == s.tail {
 		return 0
 	}
-	w := s.q.at(s.head)
+	w := s.slot(s.head)
 	n := int(w.out - w.back.Load())
 	if s.head != s.at.wqe {
 		n += int(s.at.seq - w.end)
@@ -91,7 +91,7 @@ func (s *Sender) framesOut() int {
 // request are back: half of what may be out, or all of them. It reports whether
 // that is still to come.
 func (s *Sender) awaitRoom() bool {
-	w := s.q.at(s.head)
+	w := s.slot(s.head)
 	back := w.back.Load()
 	until := back + min(w.out-back, uint32(max(1, s.mostOut()/2)))
 	w.awaited.Store(until)
@@ -103,7 +103,7 @@ func (s *Sender) transmitNext() Wait {
 	if s.at.wqe == s.tail {
 		return WaitWork
 	}
-	w := s.q.at(s.at.wqe)
+	w := s.slot(s.at.wqe)
 	if w.state == wqePosted {
 		if why := s.beginUnreliable(w); why != WaitNothing {
 			return why
