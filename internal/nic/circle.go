@@ -27,7 +27,7 @@ type circle struct {
 	// Whoever drives holds mu. Under it are the fields below, the halves of the
 	// devices that the circle runs, and all their completion queues.
 	mu      sync.Mutex
-	now     qp.Instant             // as the driver last saw it
+	now     qp.Instant             // of the drive, or 0: see clock
 	done    [outBatch]*frame.Frame // of the half that runs
 	flood   bool                   // a half has sent what nobody answers
 	woken   *half                  // were posted, and are to become due; linked through nextPosted

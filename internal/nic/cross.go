@@ -122,7 +122,7 @@ func (h *half) takeNow(f *frame.Frame) (done bool) {
 	c := h.circle
 	h.inside = true
 	if h.sender != nil {
-		h.sender.Receive(f, c.now)
+		h.sender.Receive(f, c.clock())
 		h.inside, h.heard = false, true
 		if !h.running {
 			c.due.push(h)

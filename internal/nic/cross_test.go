@@ -264,7 +264,6 @@ func TestNothingOvertakesOnTheShortWay(t *testing.T) {
 	b.receive(t, crossDepth)
 	a.cut = true
 	a.d.exclusively(func() {
-		a.q.send.now = instant()
 		far := a.d.far
 		a.d.far = nil // the first two take the long way
 		a.post(t, qp.OpSend, 2, 64, b)

@@ -3,6 +3,7 @@ package nic
 import (
 	"sync/atomic"
 
+	"github.com/gantry-rdma/gantry/internal/qp"
 	"github.com/gantry-rdma/gantry/work"
 )
 
@@ -194,12 +195,23 @@ func (c *circle) run(budget int) (more bool) {
 	return c.left.Load()
 }
 
-// look takes note of the time, and of deadlines.
+// look acts upon deadlines. The clock is read once in a drive, by the first who
+// has to know the time.
 func (c *circle) look() {
-	c.now = instant()
+	c.now = 0
 	for _, d := range *c.devices.Load() {
-		d.timers.expire(c.now)
+		if d.timers.next.Load() != 0 {
+			d.timers.expire(c.clock())
+		}
 	}
+}
+
+// clock returns what time it is in this drive.
+func (c *circle) clock() qp.Instant {
+	if c.now == 0 {
+		c.now = instant()
+	}
+	return c.now
 }
 
 // round does a little of all there is to do, and reports whether there was

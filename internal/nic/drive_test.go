@@ -133,3 +133,25 @@ func TestAnIdleCircleReadsNoClockAndMissesNothing(t *testing.T) {
 	})
 	b.q.recv.enable()
 }
+
+// The time that a drive works with is that of this drive.
+func TestADriveKnowsWhatTimeItIs(t *testing.T) {
+	a, b := newEnds(t, nil)
+	a.d.driveIdle()
+	c := a.d.circle
+	longAgo := func() { c.now = 1 }
+	a.d.exclusively(longAgo)
+	b.receive(t, 1)
+	a.post(t, qp.OpSend, 1, 64, b)
+	a.d.Drive(0)
+	if c.now != 0 {
+		t.Error("a clock was read for a message that went whole")
+	}
+	a.d.exclusively(longAgo)
+	before := instant()
+	a.post(t, qp.OpRead, 1, 64, b) // waits for an answer
+	a.d.Drive(0)
+	if c.now < before {
+		t.Error("a drive worked with the time of an earlier one")
+	}
+}

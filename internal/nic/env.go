@@ -58,12 +58,12 @@ func (s *sendHalf) run(budget int) (more bool) {
 	n := 0
 	for f := s.next(); f != nil && n < budget; f = s.next() {
 		n += f.Packets()
-		s.m.Receive(f, s.now)
+		s.m.Receive(f, s.Now())
 		s.finish()
 	}
 	s.giveBack()
 	s.inside, s.running, s.heard = true, true, false
-	more = s.m.Step(s.now, budget)
+	more = s.m.Step(s.time(), budget)
 	s.inside = false
 	if s.whole > 0 {
 		s.passWhole()
@@ -85,6 +85,22 @@ func (s *sendHalf) run(budget int) (more bool) {
 	}
 	s.d.timers.schedule(&s.half, s.m.Deadline())
 	return s.end() || more
+}
+
+// time returns when the run began, or 0 if nobody has asked yet.
+func (h *half) time() qp.Instant {
+	if h.circle != nil {
+		return h.circle.now
+	}
+	return h.now
+}
+
+// Now is part of qp.Env.
+func (h *half) Now() qp.Instant {
+	if h.circle != nil {
+		return h.circle.clock()
+	}
+	return h.now
 }
 
 func (s *sendHalf) obey(c uint32) {
@@ -111,17 +127,17 @@ func (r *recvHalf) run(budget int) (more bool) {
 	}
 	n := 0
 	for f := r.next(); f != nil && n < budget; f = r.next() {
-		if !r.m.Receive(f, r.now) {
+		if !r.m.Receive(f, r.time()) {
 			break
 		}
 		n += f.Packets()
 		r.finish()
 	}
 	r.giveBack()
-	more = r.m.Step(r.now, budget)
+	more = r.m.Step(r.time(), budget)
 	// The program may have an answer to what has just completed.
 	if tx := &r.d.tx; r.circle != nil && r.ended == ended+1 && tx.n == queued+1 {
-		tx.keep(roce.RCAck, r.now)
+		tx.keep(roce.RCAck, r.Now())
 	}
 	r.free()
 	waits := r.end()
@@ -271,7 +287,7 @@ func (s *sendHalf) WindowCap() int {
 // learn tells the path what the machine has learned.
 func (s *sendHalf) learn() {
 	f := s.m.Feedback()
-	s.onPath = s.path.heed(&f, s.onPath, s.now, int64(s.pool.size()))
+	s.onPath = s.path.heed(&f, s.onPath, s.Now(), int64(s.pool.size()))
 }
 
 // takePath goes on with another path, or with none. Nobody runs the half.

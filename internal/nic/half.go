@@ -54,7 +54,7 @@ type half struct {
 	met        acquaintance // who packets cross over to, and messages go to whole
 	whole      int          // packets that messages of this run stood for
 	wholeBytes int          // of them
-	now        qp.Instant
+	now        qp.Instant   // when the run of the item began
 	pending    *frame.Frame // packets to be handled, oldest first
 	follows    *half        // is to fail with this one
 	returned   frameStack   // frames that came back
@@ -169,7 +169,6 @@ func (h *half) alone(f func()) {
 func (h *half) begin() {
 	h.epoch, h.dry = uint8(h.d.epoch.Load()&1), false
 	if h.circle != nil {
-		h.now = h.circle.now
 		h.fetch()
 		return
 	}

@@ -57,6 +57,7 @@ func (w *wire) WindowCap() int                           { return 1 << 20 }
 func (w *wire) Raise(Event)                              {}
 func (w *wire) Fatal(Status)                             {}
 func (w *wire) Count(Counter)                            {}
+func (w *wire) Now() Instant                             { return 1 }
 func (w *wire) Near(uint32) *Responder                   { return nil }
 func (w *wire) Handed(roce.Opcode, int, int)             {}
 func (w *wire) Try(uint32, uint64, int, Access) ([]byte, bool) {

@@ -253,10 +253,10 @@ func (s *Sender) progress(r *response) compStep {
 	if !probed {
 		return compDone
 	}
-	switch took := s.now - s.retry.askedAt; {
+	switch took := s.clock() - s.retry.askedAt; {
 	case s.pace.trip == 0 && !gap:
 		s.retry.doubt = true
-		s.pace.probe = s.now + max(s.cfg.Probe, took)
+		s.pace.probe = s.clock() + max(s.cfg.Probe, took)
 	case took >= s.pace.trip/2:
 		s.closedGap()
 	}
@@ -281,12 +281,12 @@ func (s *Sender) advanced(r *response) {
 	s.retry.doubt = false
 	s.window.acked(int(s.una - r.was))
 	s.since.Acked += int(s.una - r.was)
-	s.pace.answered(s.una, s.now)
+	s.pace.answered(s.una, s.clock())
 	if s.pace.resume != 0 || s.una > s.at.seq {
 		s.pace.resume = 0
 		s.rewind()
 	}
-	s.pace.restart(&s.cfg, s.now, s.high > s.una, s.waitsForRead())
+	s.pace.restart(&s.cfg, s.clock(), s.high > s.una, s.waitsForRead())
 }
 
 // waitsForRead reports whether the oldest outstanding request is a READ or an

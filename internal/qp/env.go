@@ -87,6 +87,10 @@ type Env interface {
 	CompleteSend(e *CQE) bool
 	CompleteReceive(w *RecvWQE, e *CQE) bool
 
+	// Now returns what time it is: the same until the end of the Step. To read a
+	// clock costs as much as half a message, and few messages need one.
+	Now() Instant
+
 	// Near returns the Responder of the queue pair with that number at the
 	// other end, if whoever runs the Sender may call it too until the end of
 	// the Step, and nothing is between the two; else nil. It is for the Sender

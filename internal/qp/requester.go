@@ -317,12 +317,12 @@ func (s *Sender) layOut(f *frame.Frame, op roce.Opcode, ask bool) roce.Headers {
 // sent moves the cursor on behind packets that are sent now, up to end.
 func (s *Sender) sent(end int64, ask bool) {
 	if s.pace.idle() {
-		s.pace.start(&s.cfg, s.now)
+		s.pace.start(&s.cfg, s.clock())
 	}
 	s.quiet++
 	if ask {
 		if s.at.seq >= s.high {
-			s.pace.measure(end-1, s.now)
+			s.pace.measure(end-1, s.clock())
 		}
 		s.asked, s.quiet, s.spared = end-1, 0, 0
 	}

@@ -89,7 +89,7 @@ func (s *Sender) retryFromOldest() {
 	s.since.Lost = true
 	s.retry.going, s.retry.probed = true, none
 	s.rewind()
-	s.pace.restart(&s.cfg, s.now, true, s.waitsForRead())
+	s.pace.restart(&s.cfg, s.clock(), true, s.waitsForRead())
 }
 
 // notReady answers an RNR NAK: the peer has no receive for the packet. After
@@ -109,7 +109,7 @@ func (s *Sender) notReady(r *response) compStep {
 		return compDone
 	}
 	s.pace.stop()
-	s.pace.resume = s.now + Instant(r.h.AETH().Syndrome().RNRTimer().Nanoseconds())
+	s.pace.resume = s.clock() + Instant(r.h.AETH().Syndrome().RNRTimer().Nanoseconds())
 	return compDone
 }
 
@@ -147,22 +147,22 @@ func (s *Sender) expire() {
 	p := &s.pace
 	switch {
 	case p.resume != 0:
-		if s.now >= p.resume {
+		if s.clock() >= p.resume {
 			p.resume = 0
 			s.rewind()
-			p.restart(&s.cfg, s.now, true, s.waitsForRead())
+			p.restart(&s.cfg, s.clock(), true, s.waitsForRead())
 		}
-	case p.timeout != 0 && s.now >= p.timeout:
-		if p.spare(p.timeout, s.now) {
+	case p.timeout != 0 && s.clock() >= p.timeout:
+		if p.spare(p.timeout, s.clock()) {
 			return
 		}
 		s.env.Count(CountTimeout)
 		s.window.timedOut()
 		s.retryFromOldest()
-	case p.probe != 0 && s.now >= p.probe && !p.spare(p.probe, s.now):
+	case p.probe != 0 && s.clock() >= p.probe && !p.spare(p.probe, s.clock()):
 		if s.retry.doubt {
 			s.closedGap()
-			p.restart(&s.cfg, s.now, true, s.waitsForRead())
+			p.restart(&s.cfg, s.clock(), true, s.waitsForRead())
 			return
 		}
 		s.probe()
@@ -176,7 +176,7 @@ func (s *Sender) expire() {
 // about everything behind it.
 func (s *Sender) probe() {
 	if s.at.seq == s.una {
-		s.pace.backOff(&s.cfg, s.now, s.waitsForRead())
+		s.pace.backOff(&s.cfg, s.clock(), s.waitsForRead())
 		return // all is being sent again as it is
 	}
 	at, reads, asked, quiet, spared := s.at, s.reads, s.asked, s.quiet, s.spared
@@ -199,7 +199,7 @@ func (s *Sender) probe() {
 			s.asking = askAgain
 		}
 		s.env.Count(CountProbe)
-		s.retry.probed, s.retry.askedAt = s.una, s.now
+		s.retry.probed, s.retry.askedAt = s.una, s.clock()
 	}
-	s.pace.backOff(&s.cfg, s.now, s.waitsForRead())
+	s.pace.backOff(&s.cfg, s.clock(), s.waitsForRead())
 }

@@ -62,6 +62,7 @@ type host struct {
 	inbox    *[]*frame.Frame   // packets that wait; nil: none
 	near     func() *Responder // nil: all goes in packets
 	handed   int               // messages that did not
+	clock    func() Instant    // nil: Step is told the time
 	addr     frame.Addr
 }
 
@@ -157,6 +158,13 @@ func (h *host) Atomic(mem []byte, op Op, compare, swapAdd uint64) uint64 {
 		binary.NativeEndian.PutUint64(mem, swapAdd)
 	}
 	return before
+}
+
+func (h *host) Now() Instant {
+	if h.clock == nil {
+		h.t.Fatalf("%s: a machine that was told the time asks for it", h.name)
+	}
+	return h.clock()
 }
 
 func (h *host) Near(uint32) *Responder {

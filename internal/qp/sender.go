@@ -92,6 +92,14 @@ type cursor struct {
 // Init prepares a Sender for its life with an Env and a queue. It is Stopped.
 func (s *Sender) Init(env Env, q *SendQueue) { s.env, s.q, s.slots = env, q, q.slots }
 
+// clock returns what time it is in this Step or Receive.
+func (s *Sender) clock() Instant {
+	if s.now == 0 {
+		s.now = s.env.Now()
+	}
+	return s.now
+}
+
 // slot returns the slot with that running number.
 func (s *Sender) slot(n uint32) *WQE { return &s.slots[n&uint32(len(s.slots)-1)] }
 
@@ -146,7 +154,7 @@ func (s *Sender) SetTrace(t Trace) { s.trace = t }
 
 // Step sends up to budget packets, acts upon a deadline that is over, and
 // completes what can be completed. It reports whether more could be done at
-// once.
+// once. Where now is 0 the Sender asks Env.Now, if it has to know the time.
 func (s *Sender) Step(now Instant, budget int) (more bool) {
 	if s.state == Stopped {
 		return false

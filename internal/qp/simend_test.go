@@ -39,6 +39,7 @@ func newEnd(w *world, i int, mtu roce.MTU, psn [2]roce.PSN, rd [2]uint8) *end {
 	e.target, e.invNext, e.local, e.window = make([]byte, targetSize), keyFirst, keyFirst+100, keyFirst+200
 	e.onFlush = e.flushed
 	e.onSend, e.onRecv = e.completed, e.arrived
+	e.clock = func() Instant { return e.w.now }
 	s := SenderConfig{QPN: uint32(i + 1), DestQPN: uint32(2 - i), MTU: mtu, PSN: psn[i], Timeout: 8, RetryCount: 7,
 		EndlessRetry: true, RNRRetry: 7, MaxRdAtomic: rd[i], MaxWindow: 1 << rng.IntN(10),
 		MaxTrain: rng.IntN(4) * rng.IntN(9)}
@@ -106,7 +107,11 @@ func (e *end) turn() {
 		e.fifo = e.fifo[1:]
 	}
 	more := e.r.Step(e.w.now, 1+e.rng.IntN(16))
-	more = e.s.Step(e.w.now, 1+e.rng.IntN(16)) || more
+	now := e.w.now
+	if e.rng.IntN(2) == 0 {
+		now = 0 // it has to ask
+	}
+	more = e.s.Step(now, 1+e.rng.IntN(16)) || more
 	for _, f := range e.takeOut() {
 		e.w.carry(e, f)
 	}

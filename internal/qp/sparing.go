@@ -48,7 +48,7 @@ func (s *Sender) unasked() bool { return s.at.seq > s.una && s.asked < s.at.seq-
 // hurry asks at once for what is outstanding, once: somebody waits for it now.
 func (s *Sender) hurry() {
 	if s.unasked() && s.retry.probed != s.una && s.pace.probe != 0 {
-		s.pace.probe = min(s.pace.probe, s.now)
+		s.pace.probe = min(s.pace.probe, s.clock())
 	}
 }
 
