@@ -5,7 +5,7 @@ GO        ?= go
 FUZZTIME  ?= 10s
 PLATFORMS ?= linux/arm64 linux/386 darwin/arm64 windows/amd64
 
-.PHONY: check rest fmt vet lint tidy walls test race cross readme readme-test fuzz bench interop interop-short
+.PHONY: check rest fmt vet lint tidy walls test race cross readme readme-test fuzz bench profile interop interop-short
 
 check: fmt vet lint tidy test race cross
 
@@ -65,6 +65,12 @@ fuzz:
 # measure.
 bench:
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
+
+# The profile that the command is built with: see docs/decisions/0012-profile.md.
+# Write it anew when the data path has changed; 10 s for each workload.
+profile:
+	$(GO) test -run '^$$' -bench '^BenchmarkWorkloads$$' -benchtime 50x -o /dev/null \
+		-cpuprofile cmd/gantry/default.pgo ./internal/perf
 
 # Gantry and the Linux kernel's own RoCEv2, in a small virtual machine; see
 # test/interop/README.md. All rows with both kernels take about 20 minutes, and
