@@ -137,8 +137,9 @@ func (h Headers) IETH() *IETH {
 // A Packet is a whole RoCEv2 packet, as a view of the UDP payload that it came
 // in. It is valid as long as those bytes are.
 type Packet struct {
-	Headers     // its b is the whole UDP payload
-	size    int // of the payload
+	// Its b is the whole UDP payload. There is no more: four words go from
+	// function to function in registers, five do not.
+	Headers
 }
 
 // Parse checks a UDP payload from BTH to ICRC. It is not ok when the headers
@@ -154,7 +155,7 @@ func Parse(udpPayload []byte) (p Packet, ok bool) {
 	if !h.fits(padded, pad) {
 		return Packet{}, false
 	}
-	return Packet{h, padded - pad}, true
+	return Packet{h}, true
 }
 
 // ParseReserved is Parse for a packet whose opcode is not known. It has a BTH,
@@ -169,13 +170,13 @@ func ParseReserved(udpPayload []byte) (p Packet, ok bool) {
 	if b.Version() != 0 || b.Opcode().Known() || body&3 != 0 || body < b.Pad() {
 		return Packet{}, false
 	}
-	return Packet{Headers{udpPayload, &opcodes[b.Opcode()]}, body - b.Pad()}, true
+	return Packet{Headers{udpPayload, &opcodes[b.Opcode()]}}, true
 }
 
 // Payload returns the payload without its pad bytes.
 func (p Packet) Payload() []byte {
-	n := p.Len()
-	return p.b[n : n+p.size : n+p.size]
+	end := max(len(p.b)-ICRCLen-p.BTH().Pad(), p.Len()) // the bytes may have changed
+	return p.b[p.Len():end:end]
 }
 
 // Padded returns the payload with its pad bytes, which the ICRC covers.
