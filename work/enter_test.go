@@ -49,6 +49,42 @@ func TestEnterIsARunOfAnIdleItem(t *testing.T) {
 	}
 }
 
+// An item that was disabled while it was queued is idle when it is enabled again,
+// and its executor still has it: who enters it would not be alone.
+func TestNobodyEntersWhatAQueueHolds(t *testing.T) {
+	x := NewInline()
+	defer x.Close()
+	inside, runs := false, 0
+	var i Item
+	i.Init(x, func(int) bool {
+		if runs++; inside {
+			t.Error("an item ran beside who had entered it")
+		}
+		return false
+	})
+	i.Wake()
+	i.Disable()
+	i.Enable()
+	if i.State() != Idle {
+		t.Fatalf("got %v, want idle", i.State())
+	}
+	if i.Enter() {
+		inside = true
+		t.Error("an item was entered that its executor holds")
+		x.Drive(0)
+		inside = false
+		i.Leave()
+	}
+	x.Drive(0) // takes it out
+	if !i.Enter() {
+		t.Fatal("an idle item was not entered")
+	}
+	i.Leave()
+	if runs != 0 {
+		t.Errorf("got %d runs of an item whose wake was forgotten", runs)
+	}
+}
+
 func TestAWakeDuringEnterIsARunAfterLeave(t *testing.T) {
 	x := NewInline()
 	defer x.Close()

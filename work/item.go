@@ -113,7 +113,10 @@ func (i *Item) Exec(budget int) (again bool) {
 // together what two items have to do with each other: they wait for nobody.
 func (i *Item) Enter() bool {
 	w := i.load()
-	return w.state() == Idle && i.swap(w, w.with(Busy)|running+schedule)
+	if w.state() != Idle || w.has(queued) { // it may be in a queue since before it was disabled
+		return false
+	}
+	return i.swap(w, w.with(Busy)|running+schedule)
 }
 
 // Leave ends a run that Enter began. An item that was woken meanwhile is queued.

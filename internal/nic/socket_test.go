@@ -103,7 +103,7 @@ func TestOnlySocketsAreSparedAcknowledgements(t *testing.T) {
 	for _, fd := range []int{-1, 0} {
 		a := &asker{script: new(script), fd: fd}
 		b := newBenchOn(t, a.script, a)
-		b.q.SetSender(qp.SenderConfig{Timeout: 14, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 4, Probe: qp.DefaultProbe})
+		b.q.SetSender(qp.SenderConfig{Timeout: 24, RetryCount: 7, RNRRetry: 7, MaxRdAtomic: 4, Probe: qp.DefaultProbe})
 		b.write(64)
 		b.s.arrive(b.d, b.packet(roce.RCAck, 0, func(_ *frame.Frame, h roce.Headers) { h.BTH().SetPSN(500) }))
 		b.writeWith(64, 0)
