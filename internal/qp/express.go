@@ -7,8 +7,8 @@ import "github.com/gantry-rdma/gantry/roce"
 // message needs no packets:
 //
 //	Sender                            Responder
-//	  nothing is outstanding:     ->    expects its first packet, is done with
-//	  the next request, whole           all before it, and has what it needs
+//	  nothing is outstanding:     ->    expects its first packet: so it is done
+//	  the next request, whole           with all before it; has what it needs
 //	  sent and acknowledged       <-    copied, and completed
 //
 // Both end where the packets of the message and their acknowledgement would have
@@ -24,23 +24,34 @@ type express struct {
 	packets int      // that it stands for
 }
 
-// near returns the Responder that requests can be handed to in this Step, or
-// nil.
-func (s *Sender) near() *Responder {
+// handOver hands requests to the Responder that is near, if there is one, and
+// returns how many packets they stood for. The budget may be full with more to
+// hand over.
+func (s *Sender) handOver(budget int) (n int, full bool) {
 	if s.at.wqe == s.tail || s.state != Running {
-		return nil
+		return 0, false
 	}
 	r := s.env.Near(s.cfg.DestQPN)
 	if r == nil || r.mtu != s.mtu {
-		return nil
+		return 0, false
 	}
-	return r
+	for n < budget {
+		packets := s.hand(r, budget-n, budget)
+		switch {
+		case packets < 0:
+			return n, true
+		case packets == 0:
+			return n, false
+		}
+		n += packets
+	}
+	return n, s.at.wqe != s.tail
 }
 
 // hand has r execute the request at the cursor, and returns how many packets it
-// stood for. There is a rest of a budget of packets: if it is one for the next
-// Step, which has all of it, hand returns less than 0, and 0 if it has to go in
-// packets.
+// stood for. Of a budget of packets there is a rest: if the request is one for the
+// next Step, which has all of it, hand returns less than 0, and 0 if it has to go
+// in packets.
 func (s *Sender) hand(r *Responder, rest, budget int) (packets int) {
 	if s.at.wqe == s.tail || s.at.wqe != s.acked {
 		return 0

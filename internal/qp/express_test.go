@@ -233,3 +233,57 @@ func TestASlotForgetsHowItEnded(t *testing.T) {
 		t.Errorf("%d went whole, want all %d", p.a.handed, p.a.q.Depth())
 	}
 }
+
+// Over UC nobody says what has arrived. A frame that is back has.
+func TestOverUCNothingPassesWhatIsOnItsWay(t *testing.T) {
+	p := newNear(t)
+	for _, h := range []*host{p.a, p.b} {
+		h.s.cfg.Transport, h.r.cfg.Transport = roce.UC, roce.UC
+	}
+	for i := range 4 {
+		p.b.receive(uint64(i), SGE{addr(1, 0), 512, 1})
+	}
+	p.a.post(send(0, 8))
+	p.a.s.Step(p.now, 16)
+	if p.a.handed != 1 || len(p.b.received) != 1 || len(p.a.sent) != 1 {
+		t.Fatalf("%d went whole, %d were received and %d completed, want one", p.a.handed, len(p.b.received), len(p.a.sent))
+	}
+	p.a.post(func(w *WQE) {
+		send(1, 4)(w)
+		w.SG = append(w.SG, SGE{addr(1, 0), 4, 1})
+	})
+	p.a.post(send(2, 8))
+	p.a.s.Step(p.now, 16)
+	p.a.post(send(3, 8))
+	p.a.s.Step(p.now, 16)
+	if n := len(p.b.received); n != 1 || p.a.handed != 1 {
+		t.Errorf("%d messages passed one that is on its way", n-1)
+	}
+	p.run(t)
+	for i, e := range p.b.received {
+		if e.ID != uint64(i) || e.Status != StatusSuccess {
+			t.Errorf("receive %d is %+v", i, e)
+		}
+	}
+	p.b.receive(4, SGE{addr(1, 0), 512, 1})
+	p.a.post(send(4, 8))
+	p.run(t)
+	if len(p.b.received) != 5 || p.a.handed != 2 {
+		t.Errorf("%d were received and %d went whole, want 5 and 2", len(p.b.received), p.a.handed)
+	}
+}
+
+// A budget is not overrun: what does not fit its rest waits for the next Step,
+// and is not cut for that.
+func TestAStepHandsOverNoMoreThanItsBudget(t *testing.T) {
+	p := newNear(t)
+	for i := range 3 {
+		p.a.post(write(uint64(i), 512)) // two packets
+	}
+	for i := 1; i <= 3; i++ {
+		more := p.a.s.Step(p.now, 3)
+		if p.a.handed != i || more != (i < 3) {
+			t.Errorf("after step %d: %d went whole, more to do: %v", i, p.a.handed, more)
+		}
+	}
+}

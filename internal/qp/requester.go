@@ -44,15 +44,11 @@ func (w Wait) String() string { return waitNames[w] }
 
 // request sends up to budget packets and reports whether it could send more.
 func (s *Sender) request(budget int) (more bool) {
-	near := s.near()
-	for n := 0; n < budget; n += s.took {
-		if near != nil {
-			if s.took = s.hand(near, budget-n, budget); s.took > 0 {
-				continue
-			} else if s.took < 0 {
-				return true
-			}
-		}
+	n, full := s.handOver(budget)
+	if full {
+		return true
+	}
+	for ; n < budget; n += s.took {
 		s.took = 1
 		if s.wait = s.send(); s.wait != WaitNothing {
 			return false

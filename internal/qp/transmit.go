@@ -50,6 +50,13 @@ func (s *Sender) stepUnreliable(budget int) (more bool) {
 // transmit sends up to budget packets, as long as there may be more frames out,
 // and reports whether it could send more.
 func (s *Sender) transmit(budget int) (more bool) {
+	if s.cfg.Transport == roce.UC {
+		n, full := s.handOver(budget)
+		if full {
+			return true
+		}
+		budget -= n
+	}
 	room := s.mostOut() - s.framesOut()
 	for range min(budget, room) {
 		if s.wait = s.transmitNext(); s.wait != WaitNothing {

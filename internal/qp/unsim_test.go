@@ -22,13 +22,17 @@ func TestSimulationOfUnreliableTransports(t *testing.T) {
 	if *simSeed != 0 {
 		first, n = *simSeed, 1
 	}
-	heard := 0
+	heard, whole := 0, 0
 	for seed := first; seed < first+uint64(n); seed++ {
 		a := newAir(t, seed)
 		if err := a.run(); err != nil {
 			t.Fatalf("%v\nreplay: go test ./internal/qp -run TestSimulationOfU -sim.seed=%d", err, seed)
 		}
 		heard += a.ends[0].heard + a.ends[1].heard
+		whole += a.ends[0].handed + a.ends[1].handed
+	}
+	if *simSeed == 0 && whole < n {
+		t.Errorf("%d messages went whole in %d runs, want more", whole, n)
 	}
 	if heard < 10*n {
 		t.Errorf("only %d messages were delivered in %d runs", heard, n)
@@ -107,6 +111,14 @@ func newAir(t *testing.T, seed uint64) *air {
 		h.register(make([]byte, inSlots*slotSize), LocalWrite)
 		e := &talker{host: h, air: a, left: 20 + a.rng.IntN(60), plans: make([]utterance, 1)}
 		h.onSend, h.onRecv, h.onBack = e.completed, e.arrived, e.back
+		if a.rng.IntN(2) == 0 { // nothing is between the two, now and then
+			h.near = func() *Responder {
+				if a.rng.IntN(4) == 0 {
+					return nil
+				}
+				return &e.peer.r
+			}
+		}
 		h.s.Start(SenderConfig{Transport: a.of, QPN: qpnA + uint32(i), DestQPN: qpnA + uint32(1-i), MTU: mtu, PSN: psn[i],
 			SignalAll: true, QKey: 7})
 		h.r.Start(ResponderConfig{Transport: a.of, QPN: qpnA + uint32(i), DestQPN: qpnA + uint32(1-i), MTU: mtu, PSN: psn[1-i],
@@ -292,8 +304,12 @@ func (e *talker) talk() {
 func (e *talker) postReceive() {
 	at := e.wanted % inSlots * slotSize
 	cut := e.air.rng.IntN(100)
-	e.receive(uint64(e.wanted), SGE{addr(keyIn, at), uint32(cut), keyIn},
-		SGE{addr(keyIn, at+cut), uint32(slotSize - cut), keyIn})
+	if cut%2 == 0 {
+		e.receive(uint64(e.wanted), SGE{addr(keyIn, at), slotSize, keyIn})
+	} else {
+		e.receive(uint64(e.wanted), SGE{addr(keyIn, at), uint32(cut), keyIn},
+			SGE{addr(keyIn, at+cut), uint32(slotSize - cut), keyIn})
+	}
 	e.wanted++
 }
 
@@ -322,7 +338,12 @@ func (e *talker) say() bool {
 			w.Data = append(w.Data, mem...)
 		} else if u.n > 0 {
 			cut := rng.IntN(u.n)
-			w.SG = append(w.SG, SGE{addr(keyOut, at), uint32(cut), keyOut}, SGE{addr(keyOut, at+cut), uint32(u.n - cut), keyOut})
+			if cut%2 == 0 {
+				cut = 0
+			} else {
+				w.SG = append(w.SG, SGE{addr(keyOut, at), uint32(cut), keyOut})
+			}
+			w.SG = append(w.SG, SGE{addr(keyOut, at+cut), uint32(u.n - cut), keyOut})
 		}
 		e.plans = append(e.plans, u)
 	})
