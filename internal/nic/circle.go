@@ -34,6 +34,7 @@ type circle struct {
 	fresh   halfList               // have packets
 	due     halfList               // were woken
 	touched halfList               // got packets that crossed over
+	calm    bool                   // no device has to be looked at
 	late    bool                   // the last round did not ask sockets, to send first
 }
 

@@ -141,26 +141,31 @@ func (c *circle) driveLocked(n, budget int, until *CQ) (did bool) {
 	if budget <= 0 {
 		budget = work.Budget
 	}
-	if c.quiet() {
+	c.calm = c.settled()
+	if c.calm && !c.wanted() {
 		if c.left.Load() {
 			c.left.Store(false)
 		}
 		return false
 	}
-	c.look()
+	if c.now = 0; !c.calm {
+		c.look()
+	}
 	rest := true
 	for round := range n {
 		if rest = c.round(budget, round == 0); !rest {
 			break
 		}
 		if did = true; until != nil && until.tail != until.head {
-			rest = !c.quiet()
+			rest = c.wanted() || !c.calm
 			break
 		}
 	}
-	for _, d := range *c.devices.Load() {
-		if d.tx.age() {
-			d.transmit()
+	if !c.calm {
+		for _, d := range *c.devices.Load() {
+			if d.tx.age() {
+				d.transmit()
+			}
 		}
 	}
 	if c.left.Load() != rest {
@@ -173,14 +178,15 @@ func (c *circle) driveLocked(n, budget int, until *CQ) (did bool) {
 	return did
 }
 
-// quiet reports whether there is nothing to do, as far as a few loads can tell:
-// nobody was woken, nothing is on its way, no deadline is set, and all its devices
-// are at both ends of links that packets cross. Then not even the clock has to be
-// read.
-func (c *circle) quiet() bool {
-	if c.posted.top.Load() != nil || c.woken != nil || c.due.first != nil || c.fresh.first != nil {
-		return false
-	}
+// wanted reports whether a half wants to run.
+func (c *circle) wanted() bool {
+	return c.posted.top.Load() != nil || c.woken != nil || c.due.first != nil || c.fresh.first != nil
+}
+
+// settled reports whether nothing is on its way, no deadline is set, and all
+// devices are at both ends of links that packets cross. Then no device has to be
+// looked at, nor the clock, until a half stirs one: see stir.
+func (c *circle) settled() bool {
 	for _, d := range *c.devices.Load() {
 		if d.bare == nil || !d.bare.Empty() || d.tx.n > 0 || d.cramped.Load() > 0 || d.timers.next.Load() != 0 {
 			return false
@@ -198,7 +204,6 @@ func (c *circle) run(budget int) (more bool) {
 // look acts upon deadlines. The clock is read once in a drive, by the first who
 // has to know the time.
 func (c *circle) look() {
-	c.now = 0
 	for _, d := range *c.devices.Load() {
 		if d.timers.next.Load() != 0 {
 			d.timers.expire(c.clock())
@@ -226,14 +231,8 @@ func (c *circle) round(budget int, first bool) (did bool) {
 	if c.late = first && !c.late && c.due.first != nil; c.late {
 		ask = false
 	}
-	devices := *c.devices.Load()
-	for _, d := range devices {
-		if d.linkFD >= 0 && !ask && !d.rx.full || d.bare != nil && d.bare.Empty() {
-			continue
-		}
-		n := d.rx.pass()
-		d.rx.full = n == d.rx.most
-		did = did || n > 0
+	if !c.calm {
+		did = c.receive(ask)
 	}
 	for h := c.fresh.pop(); h != nil; h = c.fresh.pop() {
 		did = true
@@ -249,14 +248,35 @@ func (c *circle) round(budget int, first bool) (did bool) {
 			break
 		}
 	}
-	for _, d := range devices {
+	if !c.calm {
+		c.send()
+	}
+	return did
+}
+
+// receive takes in what has arrived, from sockets if they are to be asked, and
+// reports whether anything had.
+func (c *circle) receive(ask bool) (did bool) {
+	for _, d := range *c.devices.Load() {
+		if d.linkFD >= 0 && !ask && !d.rx.full || d.bare != nil && d.bare.Empty() {
+			continue
+		}
+		n := d.rx.pass()
+		d.rx.full = n == d.rx.most
+		did = did || n > 0
+	}
+	return did
+}
+
+// send lets the packets of a round leave.
+func (c *circle) send() {
+	for _, d := range *c.devices.Load() {
 		if d.tx.n > 0 {
 			d.transmit()
 		} else if d.cramped.Load() > 0 {
 			d.passRoom() // whoever had it last may have had nothing to send
 		}
 	}
-	return did
 }
 
 // exec runs a half once.

@@ -90,8 +90,9 @@ func TestManyThatAreWokenAllHaveTheirTurn(t *testing.T) {
 func TestAnIdleCircleReadsNoClockAndMissesNothing(t *testing.T) {
 	a, b := newEnds(t, nil)
 	c := a.d.circle
+	quiet := func() bool { return c.settled() && !c.wanted() }
 	a.d.driveIdle()
-	if !c.quiet() {
+	if !quiet() {
 		t.Fatal("an idle circle has something to do")
 	}
 	c.now = 0
@@ -99,18 +100,18 @@ func TestAnIdleCircleReadsNoClockAndMissesNothing(t *testing.T) {
 		t.Error("an idle circle has read the clock")
 	}
 	a.d.timers.schedule(&a.q.send.half, 1)
-	if c.quiet() {
+	if quiet() {
 		t.Error("a deadline is missed")
 	}
 	a.d.driveIdle()
 	b.q.send.wake()
-	if c.quiet() {
+	if quiet() {
 		t.Error("a wake is missed")
 	}
-	if c.woken = c.posted.take(); c.quiet() {
+	if c.woken = c.posted.take(); quiet() {
 		t.Error("a half that was taken from the stack is missed")
 	}
-	if c.gather(); c.quiet() {
+	if c.gather(); quiet() {
 		t.Error("a half that is due is missed")
 	}
 	a.d.driveIdle()
@@ -121,12 +122,12 @@ func TestAnIdleCircleReadsNoClockAndMissesNothing(t *testing.T) {
 		c.gather()
 		c.exec(c.due.pop(), 16)
 		deadline := a.d.timers.next.Swap(0)
-		if c.quiet() {
+		if quiet() {
 			t.Error("a packet in the outbox is missed")
 		}
 		a.d.tx.send()
 		a.d.far = b.d
-		if c.quiet() {
+		if quiet() {
 			t.Error("a packet on the link is missed")
 		}
 		a.d.timers.next.Store(deadline)
@@ -153,5 +154,29 @@ func TestADriveKnowsWhatTimeItIs(t *testing.T) {
 	a.d.Drive(0)
 	if c.now < before {
 		t.Error("a drive worked with the time of an earlier one")
+	}
+}
+
+// In a circle that was calm when the drive began, no device is looked at, but for
+// those that a half has stirred.
+func TestWhatStirsACalmCircleIsLookedAt(t *testing.T) {
+	a, b := newEnds(t, nil)
+	c := a.d.circle
+	a.d.driveIdle()
+	b.receive(t, 1)
+	a.post(t, qp.OpSend, 1, 64, b)
+	if a.d.Drive(0); !c.calm || b.rq.ended(t) != 1 || a.sq.ended(t) != 1 {
+		t.Error("a message that went whole has stirred a circle, or did not go")
+	}
+	a.d.exclusively(func() { a.d.far, b.d.far = nil, nil }) // packets go by the link
+	a.cut = true
+	b.receive(t, 1)
+	a.post(t, qp.OpSend, 1, 64, b)
+	if a.d.Drive(0); a.d.tx.n != 0 || b.d.bare.Empty() {
+		t.Error("a packet did not leave with the drive in which it was sent")
+	}
+	a.d.driveIdle()
+	if b.rq.ended(t) != 1 || a.sq.ended(t) != 1 {
+		t.Error("a message that went by the link did not arrive")
 	}
 }

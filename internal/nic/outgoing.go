@@ -66,6 +66,7 @@ func (h *half) Frame() *frame.Frame {
 func (h *half) frameOfCircle() *frame.Frame {
 	d, p := h.d, h.pool
 	if d.tx.full() && !d.transmit() {
+		h.circle.calm = false
 		d.awaitRoom(h)
 		h.dry = true
 		return nil
@@ -155,6 +156,7 @@ func (h *half) Emit(f *frame.Frame) {
 	h.address(f, v)
 	f.Owner.(*outFrame).epoch = h.epoch
 	h.out.add(h.epoch, 1)
+	h.circle.calm = false
 	h.d.tx.add(f, h.sender == nil)
 }
 
