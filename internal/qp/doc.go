@@ -28,6 +28,10 @@
 // has no deadline, and completes a request when its frames are back; a Responder
 // is done with each frame at once, and tells the peer nothing.
 //
+// Where whoever runs a Sender runs the Responder that its requests go to as well,
+// and nobody can see what is between the two, messages of the common shape need no
+// packets: express.go.
+//
 // Packet sequence numbers wrap at 2^24. The Sender counts them without wrapping
 // and folds them where a header is written; the Responder compares them through
 // [roce.PSN.Sub].
