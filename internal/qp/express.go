@@ -25,8 +25,8 @@ type express struct {
 }
 
 // handOver hands requests to the Responder that is near, if there is one, and
-// returns how many packets they stood for. The budget may be full with more to
-// hand over.
+// returns how many packets they stood for. The rest of the budget may be too
+// little for the next one, and so full.
 func (s *Sender) handOver(budget int) (n int, full bool) {
 	if s.at.wqe == s.tail || s.state != Running {
 		return 0, false
@@ -45,7 +45,7 @@ func (s *Sender) handOver(budget int) (n int, full bool) {
 		}
 		n += packets
 	}
-	return n, s.at.wqe != s.tail
+	return n, false
 }
 
 // hand has r execute the request at the cursor, and returns how many packets it
