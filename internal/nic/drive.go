@@ -185,7 +185,8 @@ func (c *circle) wanted() bool {
 
 // settled reports whether nothing is on its way, no deadline is set, and all
 // devices are at both ends of links that packets cross. Then no device has to be
-// looked at, nor the clock, until a half stirs one: see stir.
+// looked at, nor the clock, until a half gives one something to do, and says that
+// the circle is calm no more.
 func (c *circle) settled() bool {
 	for _, d := range *c.devices.Load() {
 		if d.bare == nil || !d.bare.Empty() || d.tx.n > 0 || d.cramped.Load() > 0 || d.timers.next.Load() != 0 {

@@ -48,13 +48,11 @@ func (d *Device) settleIn() {
 
 // moveOut ends that.
 func (d *Device) moveOut() {
-	m, ok := d.link.(*link.Memory)
-	if !ok {
-		return
-	}
 	ends.Lock()
 	defer ends.Unlock()
-	delete(ends.of, m)
+	if m, ok := d.link.(*link.Memory); ok {
+		delete(ends.of, m)
+	}
 	if o := d.beside.Swap(nil); o != nil {
 		o.beside.Store(nil)
 	}

@@ -281,7 +281,11 @@ func TestAStepHandsOverNoMoreThanItsBudget(t *testing.T) {
 		p.a.post(write(uint64(i), 512)) // two packets
 	}
 	for i := 1; i <= 3; i++ {
+		p.a.s.wait = WaitEarlier // of a Step before
 		more := p.a.s.Step(p.now, 3)
+		if more && p.a.s.Waiting() != WaitNothing {
+			t.Errorf("after step %d it waits for %v, and has more to do", i, p.a.s.Waiting())
+		}
 		if p.a.handed != i || more != (i < 3) {
 			t.Errorf("after step %d: %d went whole, more to do: %v", i, p.a.handed, more)
 		}

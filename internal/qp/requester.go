@@ -44,6 +44,7 @@ func (w Wait) String() string { return waitNames[w] }
 
 // request sends up to budget packets and reports whether it could send more.
 func (s *Sender) request(budget int) (more bool) {
+	s.wait = WaitNothing
 	n, full := s.handOver(budget)
 	if full {
 		return true
