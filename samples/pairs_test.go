@@ -3,11 +3,13 @@ package samples_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -120,7 +122,7 @@ func TestPairs(t *testing.T) {
 					done <- err
 				}()
 				<-story.heard
-				second, err := runUntilThere(b, args, t)
+				second, err := runUntilThere(b, args, t.Output())
 				if err != nil {
 					t.Errorf("%s: %v", b.Name, err)
 				}
@@ -140,9 +142,9 @@ func TestPairs(t *testing.T) {
 
 // runUntilThere runs a client again as long as it finds no server: that one has
 // said that it waits, a moment before it does.
-func runUntilThere(s samples.Sample, args []string, t *testing.T) (r samples.Result, err error) {
-	for {
-		if r, err = s.Run(args, t.Output(), t.Output()); !errors.Is(err, core.ErrNotFound) {
+func runUntilThere(s samples.Sample, args []string, out io.Writer) (r samples.Result, err error) {
+	for begin := time.Now(); ; {
+		if r, err = s.Run(args, out, out); !errors.Is(err, core.ErrNotFound) || time.Since(begin) > 10*time.Second {
 			return r, err
 		}
 	}

@@ -56,9 +56,7 @@ func TestPerfServerFreezes(t *testing.T) {
 		"-D", "60", "-u", "12", "--retry_count", "3", "--pcap", filepath.Join(t.TempDir(), "begun.pcapng"))
 	timer := time.NewTimer(1500 * time.Millisecond)
 	<-timer.C
-	if err := server.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	child.Stop(t, server.Process)
 	start := time.Now()
 	err := awaitEnd(t, client)
 	if took := time.Since(start); took > 15*time.Second {

@@ -63,7 +63,7 @@ var tools = []string{"cmd/gantry", "test/interop", "internal/perf"}
 
 // kernel lists the packages that may use golang.org/x/sys. Of package syscall
 // everybody may use the error numbers; unsafe is for internal/sys alone.
-var kernel = []string{"internal/sys", "internal/ipc", "internal/notify", "internal/probe", "samples/peevent"}
+var kernel = []string{"internal/sys", "internal/ipc", "internal/notify", "internal/probe", "internal/testkit/child", "samples/peevent"}
 
 // denied lists imports that no package has, and what to use instead.
 var denied = map[string]string{

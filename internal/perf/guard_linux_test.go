@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gantry-rdma/gantry/core"
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 )
 
 // A wait that lasts too long ends the other process; many of them, or one in
@@ -54,24 +53,6 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-// stop makes a process stand still, and returns when it does.
-func stop(t *testing.T, p *os.Process) {
-	if err := p.Signal(syscall.SIGSTOP); err != nil {
-		t.Error(err)
-	}
-	var ws syscall.WaitStatus
-	for {
-		_, err := syscall.Wait4(p.Pid, &ws, syscall.WUNTRACED, nil)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil || !ws.Stopped() {
-			t.Errorf("stop process %d: status %#x, %v", p.Pid, ws, err)
-		}
-		return
-	}
-}
-
 // sleeper is a process that says nothing.
 func sleeper(ctx context.Context) *exec.Cmd { return exec.CommandContext(ctx, "sleep", "100") }
 
@@ -97,7 +78,7 @@ func TestPeersThatStandStill(t *testing.T) {
 		var peer *exec.Cmd
 		var once sync.Once
 		start := func(ctx context.Context) *exec.Cmd { peer = testPeer(ctx); return peer }
-		_, err := MeasureUDP(ctx, UDPTest{Size: 64, Duration: time.Minute, Peer: start}, func(float64) { once.Do(func() { stop(t, peer.Process) }) })
+		_, err := MeasureUDP(ctx, UDPTest{Size: 64, Duration: time.Minute, Peer: start}, func(float64) { once.Do(func() { child.Stop(t, peer.Process) }) })
 		return err
 	})
 	still("comch, from the start", func() error {
@@ -129,7 +110,7 @@ func stillComch(ctx context.Context, t *testing.T, number int, mode string, use 
 		return m.close(err)
 	}
 	m.ping(10)
-	stop(t, m.peer.cmd.Process)
+	child.Stop(t, m.peer.cmd.Process)
 	use(m)
 	return m.close(m.failed)
 }

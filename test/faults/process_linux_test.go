@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gantry-rdma/gantry/internal/testkit/child"
 )
 
 // A process is a child of the test.
@@ -106,6 +108,12 @@ func (p *process) printed() string {
 
 // signal sends a signal to the process, which is this test's own child.
 func (p *process) signal(s syscall.Signal) { _ = p.Process.Signal(s) }
+
+// stop makes the process stand still, and returns when it does.
+func (p *process) stop() {
+	p.Helper()
+	child.Stop(p.TB, p.Process)
+}
 
 // kill ends the process without a warning.
 func (p *process) kill() { p.signal(syscall.SIGKILL) }

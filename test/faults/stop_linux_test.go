@@ -33,7 +33,7 @@ func TestStoppedAndContinued(t *testing.T) {
 	}
 	for range 8 * *long {
 		p := sides[rng.IntN(2)]
-		p.signal(syscall.SIGSTOP)
+		p.signal(syscall.SIGSTOP) // it may have ended
 		<-time.After(time.Duration(rng.IntN(100)) * time.Millisecond)
 		p.signal(syscall.SIGCONT)
 		<-time.After(time.Duration(rng.IntN(20)) * time.Millisecond)
@@ -59,7 +59,7 @@ func TestTheOtherSideSleepsWhileOneIsStopped(t *testing.T) {
 			if !met(sides...) {
 				t.Fatal("the sides do not meet")
 			}
-			sides[i].signal(syscall.SIGSTOP)
+			sides[i].stop()
 			other := sides[1-i]
 			if !eventually(5*time.Second, func() bool { return other.load(300*time.Millisecond) < 0.3 }) {
 				t.Errorf("the other side takes %.2f of a CPU all the time", other.load(time.Second))
@@ -91,7 +91,7 @@ func TestAHandshakeWithAStoppedProcessEnds(t *testing.T) {
 				if !eventually(10*time.Second, d.listens) {
 					t.Fatal("the DPU side does not listen")
 				}
-				d.signal(syscall.SIGSTOP)
+				d.stop()
 				h := gantry(t, run, host...)
 				h.ends(1, most)
 				d.signal(syscall.SIGCONT)

@@ -25,6 +25,8 @@ func TestMain(m *testing.M) {
 		hang()
 	case "hangs":
 		hang()
+	case "counts":
+		count()
 	case "silent":
 		os.Exit(0)
 	case "unprepared":
@@ -35,6 +37,15 @@ func TestMain(m *testing.M) {
 
 func hang() {
 	<-time.After(time.Hour)
+}
+
+// count says numbers, as fast as they are read.
+func count() {
+	for i := 0; ; i++ {
+		if _, err := fmt.Println(i); err != nil {
+			os.Exit(1)
+		}
+	}
 }
 
 // A witness is a test whose failures are wanted, and goes on when it is skipped.

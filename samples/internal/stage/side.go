@@ -104,7 +104,7 @@ const patience = 2 * time.Second
 
 // Leave stops a context of a connection, which may be nil, by its Shutdown. What
 // was sent still arrives, and the other process lets go of what it uses of this
-// one; but if it does neither, the connection is cut.
+// one; but if it does neither, the connection is cut, which is an error.
 func Leave(shutdown func(context.Context) error, conn *comch.Connection) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -113,5 +113,8 @@ func Leave(shutdown func(context.Context) error, conn *comch.Connection) error {
 		return err
 	}
 	conn.Abort()
-	return shutdown(context.Background())
+	if err := shutdown(context.Background()); err != nil {
+		return err
+	}
+	return fmt.Errorf("the other process has not let go in %v: does it stand still? %w", patience, core.ErrConnectionAborted)
 }
