@@ -37,7 +37,7 @@ func TestABadNetworkLosesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, x work.Executor) {
 		da, db := spoiled(t, x, link.Faults{Loss: 0.02, Dup: 0.02, Reorder: 0.02, Corrupt: 0.02, Seed: 7})
 		s := standard()
-		s.timeout = 10 // 4 ms
+		s.timeout = 13 // 34 ms: a machine that is busy takes longer than that, but not 8 times
 		r := newRig(t, da, db, s)
 		r.exchange(200)
 		if n := db.Counter("drop_icrc") + da.Counter("drop_icrc"); n == 0 {
@@ -51,7 +51,7 @@ func TestAtomicsAreExecutedOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, x work.Executor) {
 		da, db := spoiled(t, x, link.Faults{Loss: 0.05, Dup: 0.05, Reorder: 0.02, Seed: 3})
 		s := standard()
-		s.timeout = 10 // 4 ms
+		s.timeout = 13 // 34 ms: a machine that is busy takes longer than that, but not 8 times
 		r := newRig(t, da, db, s)
 		const n = 300
 		for i := range uint64(n) {

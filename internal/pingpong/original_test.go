@@ -134,7 +134,7 @@ func (o *original) connect() (err error) {
 	av := verbs.AddressVector{DGID: verbs.GIDOf(ours), HopLimit: 1}
 	rtr := verbs.QPAttr{State: verbs.StateRTR, PathMTU: mtu, DestQPN: o.far.qpn, RQPSN: roce.PSN(o.far.psn),
 		MaxDestRdAtomic: 1, MinRNRTimer: 12, AV: av}
-	rts := verbs.QPAttr{State: verbs.StateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, SQPSN: roce.PSN(o.psn), MaxQPRdAtomic: 1}
+	rts := verbs.QPAttr{State: verbs.StateRTS, Timeout: patient, RetryCnt: 7, RNRRetry: 7, SQPSN: roce.PSN(o.psn), MaxQPRdAtomic: 1}
 	masks := map[verbs.QPType][2]verbs.AttrMask{
 		verbs.RC: {verbs.MaskRTR, verbs.MaskRTS}, verbs.UC: {verbs.MaskRTRUC, verbs.MaskRTSUC}, verbs.UD: {verbs.MaskRTRUD, verbs.MaskRTSUD},
 	}[o.service]

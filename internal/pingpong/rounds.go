@@ -223,21 +223,41 @@ func (g *game) post() error {
 // How long an end of RC stays when it has all that it wants: the other end may
 // miss an acknowledgement, and then asks again.
 const (
-	lingerLeast = 150 * time.Millisecond // since the last packet: two timeouts of the originals
+	lingerLeast = 150 * time.Millisecond // without a packet: two timeouts of the originals
 	lingerQuiet = time.Second            // the same at most, however long the timeout is
 	lingerMost  = 2 * time.Second        // in all
+	lingerLook  = 5 * time.Millisecond   // that one look in vain stands for, at most
 )
 
 // linger answers what the other end may still ask.
 func (e *end) linger(ctx context.Context) {
-	begin, quiet := time.Now(), max(min(2*e.test.timeout(), lingerQuiet), lingerLeast)
-	last, seen := begin, e.dev.Counter("rcvd_pkts")
-	for ctx.Err() == nil && time.Since(begin) < lingerMost && time.Since(last) < quiet {
+	begin := time.Now()
+	s := silence{lasts: max(min(2*e.test.timeout(), lingerQuiet), lingerLeast), last: begin, seen: e.dev.Counter("rcvd_pkts")}
+	for ctx.Err() == nil && s.last.Sub(begin) < lingerMost {
 		if !e.dev.Drive(0) {
 			notify.Nap(time.Millisecond)
 		}
-		if n := e.dev.Counter("rcvd_pkts"); n != seen {
-			last, seen = time.Now(), n
+		if s.over(time.Now(), e.dev.Counter("rcvd_pkts")) {
+			return
 		}
 	}
+}
+
+// A silence is the time in which no packet comes. Of the time from one look to the
+// next only a little counts: where this end gets no CPU for long, the other may
+// have none either, and what it has asked meanwhile is there when this one looks.
+type silence struct {
+	lasts, heard time.Duration
+	last         time.Time // of the looks
+	seen         uint64    // packets
+}
+
+// over is called after each look. It reports whether the silence has lasted.
+func (s *silence) over(now time.Time, packets uint64) bool {
+	s.heard += min(now.Sub(s.last), lingerLook)
+	if packets != s.seen {
+		s.heard = 0
+	}
+	s.last, s.seen = now, packets
+	return s.heard >= s.lasts
 }
