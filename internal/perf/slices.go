@@ -30,12 +30,15 @@ type contender struct {
 // 1. It may be nil.
 type Watch func(part float64)
 
-// step tells the watcher that i of n things are done.
-func (w Watch) step(i, n int) {
+// tell tells the watcher which part is done.
+func (w Watch) tell(part float64) {
 	if w != nil {
-		w(float64(i) / float64(n))
+		w(part)
 	}
 }
+
+// step is tell for i of n things.
+func (w Watch) step(i, n int) { w.tell(float64(i) / float64(n)) }
 
 // Part returns a Watch for some of several measurements: those from number
 // first on, when the whole is of as many.
@@ -49,23 +52,53 @@ func (w Watch) Part(first, many, of int) Watch {
 // takeTurns runs the contenders one after the other, slice by slice, for about
 // d in all, at least 15 rounds. No slice is longer than the longest. Before
 // that each is run until the size of its slice is known, which warms it up.
+//
+// The machine may be slower then than it is later, or faster: so what ends the
+// measurement is the time that the slices took, and not their number, and those
+// that turn out short are doubled.
 func takeTurns(ctx context.Context, d, longest time.Duration, w Watch, all ...*contender) error {
-	slice, rounds := plan(d, longest, len(all))
+	slice := sliceOf(d, longest, len(all))
 	for _, c := range all {
 		c.calibrate(slice)
 	}
-	return takeRounds(ctx, rounds, w, nil, all...)
+	ready(0, all)
+	spent := time.Duration(0)
+	for i := 1; i <= fewestRounds || spent < d; i++ {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		for _, c := range all {
+			took := c.turn()
+			spent += max(took, time.Microsecond)
+			if c.tooShort(took, slice) {
+				c.n *= 2
+			}
+		}
+		w.tell(min(1, float64(i)/fewestRounds, float64(spent)/float64(max(d, 1))))
+	}
+	return nil
 }
 
 // takeCounted is takeTurns for n times the given number of operations of each
 // contender.
 func takeCounted(ctx context.Context, n, times int, w Watch, all ...*contender) error {
 	rounds := min(fewestRounds, n)
-	return takeRounds(ctx, rounds, w, func(i int) int { return times * (n*(i+1)/rounds - n*i/rounds) }, all...)
+	ready(rounds, all)
+	for i := range rounds {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		for _, c := range all {
+			c.n = times * (n*(i+1)/rounds - n*i/rounds)
+			c.turn()
+		}
+		w.step(i+1, rounds)
+	}
+	return nil
 }
 
-// takeRounds runs the rounds. With many, round i has slices of many(i).
-func takeRounds(ctx context.Context, rounds int, w Watch, many func(i int) int, all ...*contender) error {
+// ready tells the contenders that their first round is next.
+func ready(rounds int, all []*contender) {
 	for _, c := range all {
 		c.ns = make([]float64, 0, rounds)
 		if c.warm != nil {
@@ -73,30 +106,24 @@ func takeRounds(ctx context.Context, rounds int, w Watch, many func(i int) int, 
 		}
 	}
 	runtime.GC() // so that it does not start in a slice
-	for i := range rounds {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		for _, c := range all {
-			if many != nil {
-				c.n = many(i)
-			}
-			did, took := c.run(c.n)
-			c.ns = append(c.ns, float64(took.Nanoseconds())/float64(did))
-			c.did += did
-			c.took += took
-		}
-		w.step(i+1, rounds)
-	}
-	return nil
 }
 
-// plan divides d into rounds of one slice for each of n contenders.
-func plan(d, longest time.Duration, n int) (slice time.Duration, rounds int) {
-	slice = min(longest, d/time.Duration(fewestRounds*n))
-	slice = max(slice, time.Microsecond)
-	return slice, max(fewestRounds, int(d/(slice*time.Duration(n))))
+// sliceOf returns how long the slices of n contenders are in a measurement of d.
+func sliceOf(d, longest time.Duration, n int) time.Duration {
+	return max(time.Microsecond, min(longest, d/time.Duration(fewestRounds*n)))
 }
+
+// turn runs one slice.
+func (c *contender) turn() (took time.Duration) {
+	did, took := c.run(c.n)
+	c.ns = append(c.ns, float64(took.Nanoseconds())/float64(did))
+	c.did += did
+	c.took += took
+	return took
+}
+
+// tooShort reports whether a slice that took so long is to be longer.
+func (c *contender) tooShort(took, slice time.Duration) bool { return took < slice/2 && c.n < 1<<30 }
 
 // calibrate finds how many operations take one slice, by doubling their number
 // until the time is long enough to be believed, twice in a row.
@@ -108,7 +135,7 @@ func (c *contender) calibrate(slice time.Duration) {
 		for believed < enough {
 			did, took := c.run(c.n)
 			each = min(each, float64(took)/float64(did))
-			if took < slice/2 && c.n < 1<<30 {
+			if c.tooShort(took, slice) {
 				break
 			}
 			believed++

@@ -54,7 +54,7 @@ func TestBetterIsTheSmallerOfEachPair(t *testing.T) {
 	}
 }
 
-func TestPlanHasFifteenRoundsAtLeast(t *testing.T) {
+func TestAMeasurementHasFifteenRoundsAtLeast(t *testing.T) {
 	for _, c := range []struct {
 		d      time.Duration
 		n      int
@@ -67,9 +67,53 @@ func TestPlanHasFifteenRoundsAtLeast(t *testing.T) {
 		{30 * time.Millisecond, 2, time.Millisecond, 15},
 		{0, 6, time.Microsecond, 15},
 	} {
-		slice, rounds := plan(c.d, 20*time.Millisecond, c.n)
-		if slice != c.slice || rounds != c.rounds {
-			t.Errorf("%v for %d: got %d rounds of %v, want %d of %v", c.d, c.n, rounds, slice, c.rounds, c.slice)
+		if slice := sliceOf(c.d, 20*time.Millisecond, c.n); slice != c.slice {
+			t.Errorf("%v for %d: got slices of %v, want %v", c.d, c.n, slice, c.slice)
+		}
+		all := make([]*contender, c.n)
+		for i := range all {
+			all[i] = &contender{run: func(n int) (int, time.Duration) { return n, time.Duration(n) * 100 }}
+		}
+		if err := takeTurns(t.Context(), c.d, 20*time.Millisecond, nil, all...); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(all[0].ns); n != c.rounds {
+			t.Errorf("%v for %d: got %d rounds, want %d", c.d, c.n, n, c.rounds)
+		}
+	}
+}
+
+// A measurement lasts as long as was asked for, although the machine was slow, or
+// fast, while the sizes of the slices were found.
+func TestAMeasurementLastsAsLongAsItIsTo(t *testing.T) {
+	for _, before := range []float64{0.02, 1, 50} { // how much slower it was
+		const d, slice = time.Second, 20 * time.Millisecond
+		slow, spent, last := before, time.Duration(0), 0.0
+		c := &contender{
+			run: func(n int) (int, time.Duration) {
+				took := time.Duration(1000 * slow * float64(n))
+				spent += took
+				return n, took
+			},
+			warm: func() { slow, spent = 1, 0 },
+		}
+		monotonic := func(part float64) {
+			if part < last || part > 1 {
+				t.Errorf("%v times slower: the part done went from %v to %v", before, last, part)
+			}
+			last = part
+		}
+		if err := takeTurns(t.Context(), d, slice, monotonic, c); err != nil {
+			t.Fatal(err)
+		}
+		if most := max(d+slice, time.Duration(fewestRounds*float64(slice)/before)); spent < d || spent > most {
+			t.Errorf("%v times slower at first: it took %v, want %v to %v", before, spent, d, most)
+		}
+		if n := len(c.ns); n < fewestRounds || n > 120 {
+			t.Errorf("%v times slower at first: %d rounds", before, n)
+		}
+		if last != 1 {
+			t.Errorf("%v times slower at first: watched until %v, want 1", before, last)
 		}
 	}
 }
@@ -95,15 +139,16 @@ func TestTurnsCancelDrift(t *testing.T) {
 	if last != 1 {
 		t.Errorf("watched until %v, want 1", last)
 	}
-	if len(a.ns) != 25 || len(b.ns) != 25 {
-		t.Errorf("%d and %d slices, want 25 each", len(a.ns), len(b.ns))
+	n := len(a.ns)
+	if n < fewestRounds || len(b.ns) != n {
+		t.Fatalf("%d and %d slices, want the same, %d or more", n, len(b.ns), fewestRounds)
 	}
-	for i, turn := range turns[len(turns)-50:] {
+	for i, turn := range turns[len(turns)-2*n:] {
 		if want := []float64{3000, 1000}[i%2]; turn != want {
 			t.Fatalf("turn %d was of %v, want %v", i, turn, want)
 		}
 	}
-	if first, last := a.ns[0], a.ns[24]; last < 5*first {
+	if first, last := a.ns[0], a.ns[n-1]; last < 3*first {
 		t.Errorf("the machine slowed from %v to %v: too little to test anything", first, last)
 	}
 	if got, want := ratio(a.ns, b.ns), 3/1.05; math.Abs(got-want) > 0.01 {
