@@ -207,13 +207,21 @@ func (p *pingpongFlags) both(ctx context.Context, told pingpong.Told) (r pingpon
 	server.test.Capture = nil
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	s, err := pingpong.NewServer(server.test, pingpong.Told{})
+	if err != nil {
+		return r, err
+	}
+	defer func() { core.KeepFirst(&err, s.Close()) }()
 	l, err := listenTCP(ctx, "127.0.0.1:0")
 	if err != nil {
 		return r, err
 	}
 	ended := make(chan error, 1)
 	go func() {
-		err := server.serveLoop(ctx, l)
+		conn, err := l.accept(ctx)
+		if err == nil {
+			_, err = s.Serve(ctx, conn)
+		}
 		if err != nil {
 			cancel(err) // the client would wait in vain
 		}
@@ -227,21 +235,6 @@ func (p *pingpongFlags) both(ctx context.Context, told pingpong.Told) (r pingpon
 		err = failed
 	}
 	return r, err
-}
-
-// serveLoop is the server of both.
-func (p *pingpongFlags) serveLoop(ctx context.Context, l *tcpListener) (err error) {
-	s, err := pingpong.NewServer(p.test, pingpong.Told{})
-	if err != nil {
-		_ = l.Close() // the first error says why
-		return err
-	}
-	defer func() { core.KeepFirst(&err, s.Close()) }()
-	conn, err := l.accept(ctx)
-	if err == nil {
-		_, err = s.Serve(ctx, conn)
-	}
-	return err
 }
 
 // report prints the result in the form of the originals.
