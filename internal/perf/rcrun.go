@@ -220,6 +220,9 @@ const looks = 1 << 10
 func (r *rcRun) drive(done func() bool) error {
 	for idle := 0; !done(); {
 		did := r.a.step()
+		if did && done() { // the other end has nothing to do then
+			break
+		}
 		did = r.b.step() || did
 		if r.a.failed != nil {
 			return r.a.failed
@@ -242,6 +245,9 @@ func (r *rcRun) drive(done func() bool) error {
 		}
 	}
 	r.guard.over()
+	if r.a.failed != nil {
+		return r.a.failed
+	}
 	return r.b.fault()
 }
 
