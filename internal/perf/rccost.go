@@ -24,8 +24,8 @@ const (
 // holds; what they cause is done afterwards.
 func (r *rcRun) postCost() (float64, error) {
 	e, f := r.a, &r.a.flows[0]
-	e.prepare(0, e.test.SendDepth)
-	defer e.prepare(0, e.test.List)
+	e.prepare(e.test.SendDepth)
+	defer e.prepare(e.test.List)
 	ns := make([]float64, 0, postRounds)
 	rounds := postRounds
 	if e.lossy {
@@ -59,7 +59,7 @@ func (r *rcRun) postWave(f *flow, n int) (time.Duration, error) {
 	}
 	start := time.Now()
 	for k := range n {
-		if _, err := f.qp.PostSend(f.wrs[k : k+1]...); err != nil {
+		if _, err := f.qp.PostSend(r.a.wrs[k : k+1]...); err != nil {
 			return 0, fmt.Errorf("post: %w", err)
 		}
 	}

@@ -39,7 +39,8 @@ type rcEnd struct {
 	base     uint64 // address of region
 	expect   []byte // the pattern of the other end
 	flows    []flow
-	far      rcHello // what the other end has said
+	requests
+	far rcHello // what the other end has said
 
 	ready    []int32 // flows that may post, oldest first from head on
 	head     int
@@ -280,9 +281,16 @@ func (e *rcEnd) connectFlow(i int, mtu roce.MTU) error {
 	}, services[t.Transport].rts)
 }
 
-// equip gives a flow its work requests, and posts its receives.
+// equip makes the work requests with the first flow, and posts the receives of
+// each.
 func (e *rcEnd) equip(i int) error {
-	e.prepare(i, e.test.List)
+	if e.wrs == nil {
+		e.prepare(e.test.List)
+		e.prepareReceives()
+	}
+	if e.lossy {
+		e.flows[i].lossyFlow = newLossyFlow(e.layout.slots)
+	}
 	if e.srq != nil {
 		e.srq.flows[e.flows[i].qp.Num()] = i
 	} else if e.receives {

@@ -7,20 +7,19 @@ import (
 // A flow is one queue pair of an end with its messages, which are numbered from
 // 0 for as long as it lives.
 type flow struct {
-	qp  *verbs.QP
-	psn uint32
-
-	wrs []verbs.SendWR // of one post, ready but for what depends on the message
-	sge []verbs.SGE    // of wrs
-	rwr []verbs.RecvWR // one for each slot
-
+	// What each message needs comes first, and is one line of memory.
+	qp                 *verbs.QP
 	goal, posted, done uint64 // messages: that are to be posted, are, have completed
+	got                uint64 // receives that have completed
+	arrived            uint64 // messages that have to be in the slots
 	last               uint64 // messages, when the slice is over
-	recvs, got         uint64 // receives: that are posted, have completed
-	arrived, since     uint64 // messages that have to be in the slots, and of them those of earlier slices
+	open               uint32 // receives that are posted and have not completed
 	queued             bool   // it is in the list of those that are ready
 
-	lossyFlow // of UC and UD
+	since uint64 // of arrived, those of earlier slices
+	psn   uint32
+
+	*lossyFlow // of UC and UD
 }
 
 // A work request's ID is the number of its message, under that of its flow.
@@ -30,42 +29,39 @@ const (
 	numberOf  = fenceBit - 1
 )
 
-// prepare makes n work requests, with all that does not depend on the number of
-// a message.
-func (e *rcEnd) prepare(i, n int) {
-	f, t := &e.flows[i], &e.test
-	f.wrs = make([]verbs.SendWR, n)
-	f.sge = make([]verbs.SGE, n)
-	for k := range f.wrs {
-		f.sge[k] = verbs.SGE{Len: uint32(t.Size), LKey: e.mr.LKey()}
-		f.wrs[k] = verbs.SendWR{
-			Opcode: e.opcode(), SG: f.sge[k : k+1], RKey: e.far.RKey,
-			RemoteAddr: e.far.Base + uint64(e.layout.word(i)), Add: 1,
+// requests are the work requests of an end, for one post each. All its flows have
+// the same ones: with thousands of queue pairs those of each would have left the
+// caches before they are used again, and what is measured would be that.
+type requests struct {
+	wrs  []verbs.SendWR // ready but for what depends on the flow and the message
+	sge  []verbs.SGE    // of wrs
+	rwr  []verbs.RecvWR
+	rsge []verbs.SGE // of rwr
+}
+
+// receivesAtOnce is how many receives one post has at most.
+const receivesAtOnce = 64
+
+// prepare makes n work requests, with all that is the same for all messages.
+func (e *rcEnd) prepare(n int) {
+	t := &e.test
+	e.wrs, e.sge = make([]verbs.SendWR, n), make([]verbs.SGE, n)
+	for k := range e.wrs {
+		e.sge[k] = verbs.SGE{Len: uint32(t.Size), LKey: e.mr.LKey()}
+		e.wrs[k] = verbs.SendWR{Opcode: e.opcode(), RKey: e.far.RKey, Add: 1, AH: e.ah, RemoteQKey: e.qkey}
+		if !e.inlined() {
+			e.wrs[k].SG = e.sge[k : k+1]
 		}
-		if e.inlined() {
-			f.wrs[k].SG = nil
-		}
-		if e.ah != nil {
-			f.wrs[k].AH, f.wrs[k].RemoteQPN, f.wrs[k].RemoteQKey = e.ah, e.far.QPs[i].Num, e.qkey
-		}
-	}
-	if e.srq == nil {
-		f.rwr = e.receiveRequests(i)
-	}
-	if e.lossy {
-		f.prepare(e.layout.slots)
 	}
 }
 
-// receiveRequests makes a work request for each slot of a queue pair.
-func (e *rcEnd) receiveRequests(i int) []verbs.RecvWR {
-	wrs := make([]verbs.RecvWR, e.layout.slots)
-	sge := make([]verbs.SGE, e.layout.slots)
-	for m := range wrs {
-		sge[m] = e.mr.SGE(e.layout.slot(i, uint64(m))-e.layout.grh, e.layout.grh+e.test.Size)
-		wrs[m].SG = sge[m : m+1]
+// prepareReceives does the same for receives.
+func (e *rcEnd) prepareReceives() {
+	n := min(receivesAtOnce, e.test.RecvDepth)
+	e.rwr, e.rsge = make([]verbs.RecvWR, n), make([]verbs.SGE, n)
+	for k := range e.rwr {
+		e.rwr[k].SG = e.rsge[k : k+1]
 	}
-	return wrs
 }
 
 // inlined reports whether messages are copied when they are posted.
@@ -94,23 +90,29 @@ func (e *rcEnd) opcode() verbs.Opcode {
 
 // build makes a work request of message m of flow i.
 func (e *rcEnd) build(i int, f *flow, k int, m uint64) {
-	w := &f.wrs[k]
+	w := &e.wrs[k]
 	w.ID = uint64(i)<<flowShift | m
 	w.Flags = 0
 	if (m+1)%uint64(e.test.Moderation) == 0 || m+1 == f.last || e.awaits {
 		w.Flags = verbs.Signaled
 		e.signaled++
 	}
-	m += f.skip
+	if e.ah != nil {
+		w.RemoteQPN = e.far.QPs[i].Num
+	}
+	if e.lossy {
+		m += f.skip
+	}
 	w.Imm = uint32(m)
 	from, slot := e.layout.start(m), e.layout.slot(i, m)
 	switch w.Opcode {
 	case verbs.WRRDMARead:
-		f.sge[k].Addr = e.base + uint64(slot)
+		e.sge[k].Addr = e.base + uint64(slot)
 		w.RemoteAddr = e.far.Base + uint64(from)
 		return
 	case verbs.WRAtomicCmpAndSwp, verbs.WRAtomicFetchAndAdd:
-		f.sge[k].Addr = e.base + uint64(slot)
+		e.sge[k].Addr = e.base + uint64(slot)
+		w.RemoteAddr = e.far.Base + uint64(e.layout.word(i))
 		w.Compare, w.Swap = m, m+1
 		return
 	case verbs.WRRDMAWrite, verbs.WRRDMAWriteWithImm:
@@ -120,7 +122,7 @@ func (e *rcEnd) build(i int, f *flow, k int, m uint64) {
 		w.Flags |= verbs.Inline
 		w.Data = e.region[from : from+e.test.Size]
 	} else {
-		f.sge[k].Addr = e.base + uint64(from)
+		e.sge[k].Addr = e.base + uint64(from)
 	}
 }
 
@@ -163,7 +165,7 @@ func (e *rcEnd) fill(i int) (did bool) {
 		for k := range int(want) {
 			e.build(i, f, k, f.posted+uint64(k))
 		}
-		if _, err := f.qp.PostSend(f.wrs[:want]...); err != nil {
+		if _, err := f.qp.PostSend(e.wrs[:want]...); err != nil {
 			e.refused(i, "post", err)
 			return did
 		}
@@ -176,18 +178,24 @@ func (e *rcEnd) fill(i int) (did bool) {
 func (e *rcEnd) postReceives(i, n int) {
 	f := &e.flows[i]
 	for n > 0 {
-		at := int(f.recvs & uint64(e.layout.slots-1))
-		run := min(n, e.layout.slots-at)
-		for k := range run {
-			f.rwr[at+k].ID = uint64(i)<<flowShift | (f.recvs + uint64(k))
+		some := min(n, len(e.rwr))
+		for k := range some {
+			m := f.got + uint64(f.open) + uint64(k)
+			e.rwr[k].ID = uint64(i)<<flowShift | m
+			e.rsge[k] = e.receiveInto(i, m)
 		}
-		if _, err := f.qp.PostRecv(f.rwr[at : at+run]...); err != nil {
+		if _, err := f.qp.PostRecv(e.rwr[:some]...); err != nil {
 			e.refused(i, "post receives", err)
 			return
 		}
-		f.recvs += uint64(run)
-		n -= run
+		f.open += uint32(some)
+		n -= some
 	}
+}
+
+// receiveInto returns the slot of receive m of flow i.
+func (e *rcEnd) receiveInto(i int, m uint64) verbs.SGE {
+	return e.mr.SGE(e.layout.slot(i, m)-e.layout.grh, e.layout.grh+e.test.Size)
 }
 
 // handOver brings the memory of the targets from those who verify it to those

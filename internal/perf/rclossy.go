@@ -47,10 +47,8 @@ const late = ^uint64(0)
 // seenMessages is how far apart a message and its double are told from two.
 const seenMessages = 1 << 12
 
-func (f *lossyFlow) prepare(slots int) {
-	if f.seen == nil {
-		f.seen, f.held = make([]uint64, max(seenMessages, slots)), make([]uint64, slots)
-	}
+func newLossyFlow(slots int) *lossyFlow {
+	return &lossyFlow{seen: make([]uint64, max(seenMessages, slots)), held: make([]uint64, slots)}
 }
 
 // number returns which message has immediate data imm: the one with these low
@@ -107,6 +105,7 @@ func (e *rcEnd) arrived(w *verbs.WC) {
 		return
 	}
 	f.got++
+	f.open--
 	e.take(i, m, k)
 	if e.failed == nil {
 		e.replenish(i)
@@ -148,7 +147,7 @@ func (e *rcEnd) take(i int, m, k uint64) {
 // replenish posts new receives now and then.
 func (e *rcEnd) replenish(i int) {
 	f := &e.flows[i]
-	if batch := max(1, e.test.RecvDepth/8); f.recvs-f.got <= uint64(e.test.RecvDepth-batch) {
+	if batch := max(1, e.test.RecvDepth/8); int(f.open) <= e.test.RecvDepth-batch {
 		e.postReceives(i, batch)
 	}
 }
@@ -188,7 +187,8 @@ func (e *rcEnd) verifyLossy(i int) {
 	}
 	// A receive that is posted again may be in use: for a message of which the
 	// rest is lost, or for one that comes too late.
-	for k := max(f.first, f.recvs-min(f.recvs, slots)); k < f.got; k++ {
+	recvs := f.got + uint64(f.open)
+	for k := max(f.first, recvs-min(recvs, slots)); k < f.got; k++ {
 		if m := f.held[k&(slots-1)]; m != late {
 			e.verifyArrived(i, m, k)
 		}

@@ -31,9 +31,9 @@ func newSharedReceives(e *rcEnd) (s *sharedReceives, err error) {
 		return nil, fmt.Errorf("create a shared receive queue of %d: %w", e.test.RecvDepth, err)
 	}
 	e.later(s.q.Destroy)
-	s.wrs = e.receiveRequests(0)[:e.test.RecvDepth]
+	s.wrs = make([]verbs.RecvWR, e.test.RecvDepth)
 	for slot := range s.wrs {
-		s.wrs[slot].ID = uint64(slot)
+		s.wrs[slot] = verbs.RecvWR{ID: uint64(slot), SG: []verbs.SGE{e.receiveInto(0, uint64(slot))}}
 	}
 	s.free = append(make([]verbs.RecvWR, 0, len(s.wrs)), s.wrs...)
 	s.held = make([]sharedMessage, len(s.wrs))

@@ -174,12 +174,13 @@ func (e *rcEnd) received(w *verbs.WC) {
 		return
 	}
 	f.got++
+	f.open--
 	f.arrived = f.got
 	e.left--
 	if e.each {
 		e.verifyFlow(i, m, m+1)
 	}
-	if batch := max(1, e.test.RecvDepth/8); f.recvs-f.got <= uint64(e.test.RecvDepth-batch) {
+	if batch := max(1, e.test.RecvDepth/8); int(f.open) <= e.test.RecvDepth-batch {
 		e.postReceives(i, batch)
 	}
 	if e.echoes {
