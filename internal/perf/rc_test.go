@@ -273,6 +273,36 @@ func TestRCManyQueuePairsGetThrough(t *testing.T) {
 	}
 }
 
+// Two ends of one process that need each other both go on, although one goroutine
+// waits for the events of both.
+func TestRCEndsThatWaitForEachOther(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for what, f := range map[string]func(*RCTest){
+		"both send":              func(t *RCTest) { t.Both, t.SendDepth, t.RecvDepth = true, 16, 32 },
+		"both send, many":        func(t *RCTest) { t.Both, t.QPs, t.Size = true, 8, 4096 },
+		"few receives":           func(t *RCTest) { t.SendDepth, t.RecvDepth = 64, 8 },
+		"few receives for all":   func(t *RCTest) { t.SendDepth, t.RecvDepth, t.SRQ, t.QPs = 64, 128, true, 20 },
+		"as many receives":       func(t *RCTest) { t.SendDepth, t.RecvDepth = 16, 16 },
+		"both with few receives": func(t *RCTest) { t.Both, t.SendDepth, t.RecvDepth = true, 64, 8 },
+	} {
+		for _, executor := range []string{"inline", "workqueue"} {
+			for _, d := range fabrics {
+				test := testOf("send_bw", func(t *RCTest) {
+					t.Events, t.Executor, t.Size = true, executor, 500
+					f(t)
+					t.Moderation = t.SendDepth // so who waits for completions waits for long
+				})
+				p, err := MeasureRC(ctx, test, RCRun{Iterations: 2000, Device: d}, nil)
+				skipWithout(t, err)
+				if err != nil || p.Bandwidth.Verified == 0 {
+					t.Errorf("%s, %s, %s: %v, %+v", what, executor, d.Fabric, err, p.Bandwidth)
+				}
+			}
+		}
+	}
+}
+
 func TestRCStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	start := time.Now()

@@ -97,6 +97,7 @@ type rcRun struct {
 	gone   int                     // of them those that are lost
 	asked  int                     // how often late was asked
 	usual  time.Duration           // the time of a trip, over UC and UD
+	either *eitherWait             // or nil
 	guard  guard                   // it waits while nothing happens
 	over   sync.WaitGroup          // who watches that
 	failed error
@@ -111,6 +112,9 @@ func newRun(ctx context.Context, a *rcEnd, b rcPeer) *rcRun {
 		r.trips = newLatencies()
 	}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	var err error
+	r.either, err = newEitherWait(r.ctx, a, b)
+	r.fail(err)
 	r.over.Go(func() { r.watch(silence(&a.test)) })
 	return r
 }
@@ -119,6 +123,7 @@ func newRun(ctx context.Context, a *rcEnd, b rcPeer) *rcRun {
 func (r *rcRun) close() {
 	r.cancel(nil)
 	r.over.Wait()
+	_ = r.either.close() // of its own descriptors
 }
 
 // fail ends the measurement.
@@ -258,6 +263,9 @@ func (r *rcRun) rest(idle int) error {
 	case !r.a.test.Events:
 	case r.b.behind(r.a):
 		next = r.b
+	case r.either.useful():
+		r.guard.wait()
+		return r.either.wait(r.ctx)
 	case !r.a.complete():
 		next = r.a
 	case !r.b.complete():

@@ -1,7 +1,6 @@
 package perf
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -229,31 +228,4 @@ func (b *BrokenConnection) Error() string {
 func (e *rcEnd) silence() string {
 	d := e.port.dev
 	return rendezvous.Silence(d.Counter, d.Addr(), e.far.Addr, "gantry perf still runs there")
-}
-
-// wait blocks until there is a completion. It arms first, and looks once more.
-func (e *rcEnd) wait(ctx context.Context) error {
-	e.scq.Arm(false)
-	e.rcq.Arm(false)
-	if e.step() || e.complete() || e.failed != nil {
-		return nil
-	}
-	outer := ctx
-	if e.lossy { // what it waits for may be lost
-		var end context.CancelFunc
-		ctx, end = context.WithTimeout(ctx, lossyNap)
-		defer end()
-	}
-	cq, err := e.ch.Get(ctx)
-	if err != nil {
-		if ctx.Err() != nil && outer.Err() == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return err
-	}
-	cq.Ack(1)
-	return nil
 }
