@@ -76,6 +76,10 @@ func (r *rcRun) forget() {
 
 // nothingCame is the error of a measurement without a single message.
 func (r *rcRun) nothingCame() error {
+	if r.a.port.faulty != nil {
+		return fmt.Errorf("none of %d messages of %d bytes came to %v whole: the faults that were asked for spare too few packets: %w",
+			r.sent, r.a.test.Size, r.a.far.Addr, ErrRCPeer)
+	}
 	return fmt.Errorf("none of %d messages came to %v: does a firewall drop UDP port 4791, does NAT rewrite what the ICRC covers, "+
 		"or is a packet larger than the network carries: %w", r.sent, r.a.far.Addr, ErrRCPeer)
 }

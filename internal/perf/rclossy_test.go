@@ -151,6 +151,19 @@ func TestLossyWhereNothingArrives(t *testing.T) {
 	}
 }
 
+// Whoever asked for losses is not told to look for a firewall.
+func TestLossyWhereTheFaultsSpareNothing(t *testing.T) {
+	for _, op := range []string{"send_bw", "send_lat"} {
+		test := testOf(op, func(t *RCTest) {
+			t.Transport, t.Size, t.MTU, t.Faults.Loss = "UC", 1<<20, 256, 0.5
+		})
+		_, err := MeasureRC(t.Context(), test, RCRun{Iterations: 3, Device: fabrics[0]}, nil)
+		if !errors.Is(err, ErrRCPeer) || !strings.Contains(err.Error(), "the faults that were asked for") {
+			t.Errorf("%s: got error %v, want one about the faults", op, err)
+		}
+	}
+}
+
 // A byte that is not what it should be is found, in each slot and when it
 // arrives.
 func TestLossyVerifyFindsWrongBytes(t *testing.T) {
