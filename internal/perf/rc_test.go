@@ -303,6 +303,25 @@ func TestRCEndsThatWaitForEachOther(t *testing.T) {
 	}
 }
 
+// A list as long as the send queue finds room, although the messages of the slice
+// before ended behind the last that had a completion.
+func TestRCListsThatFillTheQueue(t *testing.T) {
+	for _, c := range []struct{ op, transport string }{{"write_bw", "RC"}, {"atomic_bw", "RC"}, {"send_bw", "UC"}, {"send_bw", "UD"}} {
+		for _, moderation := range []int{1, 16, 64} {
+			test := testOf(c.op, func(t *RCTest) {
+				t.Transport, t.Size, t.SendDepth, t.List, t.Moderation, t.QPs = c.transport, 100, 64, 64, moderation, 3
+				if c.op == "atomic_bw" {
+					t.Size = 8
+				}
+			})
+			p, err := MeasureRC(t.Context(), test, RCRun{Iterations: 1501, Device: fabrics[0]}, nil)
+			if err != nil || p.Bandwidth.Verified == 0 {
+				t.Errorf("%s %s, moderation %d: %v, %+v", c.transport, c.op, moderation, err, p.Bandwidth)
+			}
+		}
+	}
+}
+
 func TestRCStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	start := time.Now()

@@ -83,6 +83,7 @@ func (c *RCClient) connected(ctx context.Context, t RCTest, f func(*rcRun) error
 			return err
 		}
 	}
+	c.x.drives(&t, c.port)
 	if err = c.x.send(rcMessage{Kind: kindTest, Test: &t}); err != nil {
 		return err
 	}
@@ -214,13 +215,11 @@ func (b *rcRemote) fault() error {
 
 // wait blocks until the server says something.
 func (b *rcRemote) wait(ctx context.Context) error {
-	select {
-	case m, ok := <-b.x.in:
+	m, ok, err := b.x.await(ctx, nil)
+	if err == nil {
 		b.take(m, ok)
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
+	return err
 }
 
 func (b *rcRemote) verify() error { return nil } // it would have answered with an error

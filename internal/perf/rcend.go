@@ -180,8 +180,8 @@ func (e *rcEnd) queuePair() verbs.QPInit {
 	t := &e.test
 	init := verbs.QPInit{
 		Type: services[t.Transport].typ, SendCQ: e.scq, RecvCQ: e.rcq,
-		Cap: verbs.QPCap{ // one more each for a fence
-			MaxSendWR: t.SendDepth + 1, MaxRecvWR: t.RecvDepth + 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: t.Inline,
+		Cap: verbs.QPCap{ // more for fences: that of the slice before may not be acknowledged yet
+			MaxSendWR: t.SendDepth + 2, MaxRecvWR: t.RecvDepth + 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: t.Inline,
 		},
 	}
 	if e.srq != nil {

@@ -93,7 +93,7 @@ func (e *rcEnd) build(i int, f *flow, k int, m uint64) {
 	w := &e.wrs[k]
 	w.ID = uint64(i)<<flowShift | m
 	w.Flags = 0
-	if (m+1)%uint64(e.test.Moderation) == 0 || m+1 == f.last || e.awaits {
+	if (m+1)%uint64(e.test.Moderation) == 0 || m+1 == f.last || e.awaits || k+1 == e.test.List && e.test.fillsUp() {
 		w.Flags = verbs.Signaled
 		e.signaled++
 	}
@@ -125,6 +125,11 @@ func (e *rcEnd) build(i int, f *flow, k int, m uint64) {
 		e.sge[k].Addr = e.base + uint64(from)
 	}
 }
+
+// fillsUp reports whether a list may find no room for want of a completion: behind
+// the last that has one there are as many messages as moderation allows. Then the
+// end of each list has one.
+func (t *RCTest) fillsUp() bool { return t.List > t.SendDepth-t.Moderation+1 }
 
 // offer puts a flow among those that may post.
 func (e *rcEnd) offer(i int) {

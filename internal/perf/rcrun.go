@@ -303,6 +303,9 @@ func (e *rcEnd) help() bool { return e.port.helps && e.port.dev.Drive(0) }
 func (e *rcEnd) spin(idle int) {
 	switch {
 	case e.test.Executor == "inline":
+		if e.complete() { // it polls no more, and the other end may ask once more
+			e.port.dev.Drive(0)
+		}
 		if e.courtesy.Turn(); idle%aloneTurns == 0 {
 			runtime.Gosched() // to whoever reads the exchange
 		}

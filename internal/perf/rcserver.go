@@ -55,15 +55,11 @@ type serving struct {
 
 // next waits for a message.
 func (v *serving) next(ctx context.Context) (rcMessage, error) {
-	select {
-	case m, ok := <-v.x.in:
-		if !ok {
-			return m, v.x.ended()
-		}
-		return m, nil
-	case <-ctx.Done():
-		return rcMessage{}, context.Cause(ctx)
+	m, ok, err := v.x.await(ctx, nil)
+	if err == nil && !ok {
+		err = v.x.ended()
 	}
+	return m, err
 }
 
 // serve carries out one test and returns the message that ended it.
@@ -108,6 +104,7 @@ func (v *serving) accept(t *RCTest) error {
 		v.s.Begun(v.x.conn.RemoteAddr(), v.test)
 	}
 	if v.port != nil {
+		v.x.drives(&v.test, v.port)
 		return nil
 	}
 	d := v.s.Device
@@ -117,6 +114,7 @@ func (v *serving) accept(t *RCTest) error {
 	port, err := openPort(&v.test, d, 1)
 	if err == nil {
 		v.port = port
+		v.x.drives(&v.test, v.port)
 	}
 	return err
 }

@@ -11,6 +11,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/gantry-rdma/gantry/internal/notify"
 )
 
 // Client and server talk over TCP, in JSON, one message a line:
@@ -77,6 +79,7 @@ const (
 // is closed.
 type exchange struct {
 	conn  net.Conn
+	drive func() bool    // or nil: see await
 	in    chan rcMessage // closed when there is no more
 	why   error          // it was closed; to be read after that
 	alive context.Context
@@ -162,13 +165,53 @@ func (x *exchange) send(m rcMessage) error {
 func (x *exchange) expect(ctx context.Context, kind string, limit time.Duration) (m rcMessage, err error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	select {
-	case m, ok := <-x.in:
-		return x.check(m, ok, kind)
-	case <-timer.C:
+	m, ok, err := x.await(ctx, timer.C)
+	switch {
+	case errors.Is(err, errLate):
 		return m, fmt.Errorf("no answer for %v; is gantry perf --listen at the other end? %w", limit, ErrRCPeer)
+	case err != nil:
+		return m, err
+	}
+	return x.check(m, ok, kind)
+}
+
+// await waits for a message; not ok: there are no more. What the other
+// end has sent on the wire may need an answer meanwhile, and a device on an inline
+// executor has nobody else who gives it: the answer that it gave may be lost.
+func (x *exchange) await(ctx context.Context, late <-chan time.Time) (m rcMessage, ok bool, err error) {
+	for x.drive != nil {
+		select {
+		case m, ok = <-x.in:
+			return m, ok, nil
+		case <-late:
+			return m, false, errLate
+		case <-ctx.Done():
+			return m, false, context.Cause(ctx)
+		default:
+		}
+		if !x.drive() {
+			notify.Nap(spinNap)
+		}
+	}
+	select {
+	case m, ok = <-x.in:
+		return m, ok, nil
+	case <-late:
+		return m, false, errLate
 	case <-ctx.Done():
-		return m, context.Cause(ctx)
+		return m, false, context.Cause(ctx)
+	}
+}
+
+// errLate says that nothing came in time.
+var errLate = errors.New("nothing came in time")
+
+// drives has whoever waits for a message drive the device of a test, if nobody
+// else does.
+func (x *exchange) drives(t *RCTest, p *rcPort) {
+	x.drive = nil
+	if t.Executor == "inline" {
+		x.drive = func() bool { return p.dev.Drive(0) }
 	}
 }
 

@@ -57,6 +57,30 @@ func dialed(t *testing.T, addr string) *RCClient {
 	return c
 }
 
+// What is lost is asked for once more, also when the end that is asked has all
+// that it wants, and waits for the other's word on TCP: on an inline executor
+// nobody else answers.
+func TestRCEndsThatWaitForAWordAnswer(t *testing.T) {
+	addr, ended := served(t)
+	c := dialed(t, addr)
+	for _, op := range []string{"write_bw", "atomic_bw"} {
+		test := testOf(op, func(t *RCTest) {
+			t.Timeout, t.Faults.Loss, t.QPs, t.Both, t.Events = 14, 0.05, 3, op == "write_bw", op == "atomic_bw"
+		})
+		_, err := c.Measure(t.Context(), test, RCRun{Iterations: 10}, nil)
+		skipWithout(t, err)
+		if err != nil {
+			t.Fatalf("%s: %v", op, err)
+		}
+	}
+	if err := c.End(nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the server: %v", err)
+	}
+}
+
 // One client carries out every test with one server, on the same connection.
 func TestRCBetweenClientAndServer(t *testing.T) {
 	addr, ended := served(t)
