@@ -179,7 +179,11 @@ func (x *exchange) expect(ctx context.Context, kind string, limit time.Duration)
 // end has sent on the wire may need an answer meanwhile, and a device on an inline
 // executor has nobody else who gives it: the answer that it gave may be lost.
 func (x *exchange) await(ctx context.Context, late <-chan time.Time) (m rcMessage, ok bool, err error) {
-	for x.drive != nil {
+	var turn <-chan struct{} // is always ready if the device is to be driven, and never if not
+	if x.drive != nil {
+		turn = always
+	}
+	for {
 		select {
 		case m, ok = <-x.in:
 			return m, ok, nil
@@ -187,21 +191,20 @@ func (x *exchange) await(ctx context.Context, late <-chan time.Time) (m rcMessag
 			return m, false, errLate
 		case <-ctx.Done():
 			return m, false, context.Cause(ctx)
-		default:
+		case <-turn:
+			if !x.drive() {
+				notify.Nap(spinNap)
+			}
 		}
-		if !x.drive() {
-			notify.Nap(spinNap)
-		}
-	}
-	select {
-	case m, ok = <-x.in:
-		return m, ok, nil
-	case <-late:
-		return m, false, errLate
-	case <-ctx.Done():
-		return m, false, context.Cause(ctx)
 	}
 }
+
+// always is closed.
+var always = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // errLate says that nothing came in time.
 var errLate = errors.New("nothing came in time")
